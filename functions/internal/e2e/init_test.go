@@ -25,14 +25,14 @@ const receipt = `"receipt for order 7, number `
 
 // A newcomer is a new app in a folder of its own.
 type newcomer struct {
-	root, program, proxy string
+	root, program string
 }
 
 // do runs a command in the app's folder. The go command downloads nothing.
 func (n newcomer) do(t *testing.T, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	cmd.Dir, cmd.Env = n.root, append(environment(), "GOFLAGS=-mod=mod -modcacherw", "GOPROXY="+n.proxy, "GOSUMDB=off", "GOWORK=off")
+	cmd.Dir, cmd.Env = n.root, append(environment(), "GOFLAGS=-mod=mod -modcacherw", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
@@ -44,7 +44,7 @@ const durableModule = "github.com/durablefunctions-go/durablefunctions"
 // newNewcomer writes and builds a new app with the checkout as its library.
 func newNewcomer(t *testing.T) newcomer {
 	t.Helper()
-	n := newcomer{filepath.Join(t.TempDir(), "shop"), filepath.Join(t.TempDir(), "app"), "off"}
+	n := newcomer{filepath.Join(t.TempDir(), "shop"), filepath.Join(t.TempDir(), "app")}
 	checkout, err := filepath.Abs(checkout)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func newNewcomer(t *testing.T) newcomer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.do(t, "go", "build", "-o", n.program, ".")
+	n.do(t, "go", append(compile("build"), "-o", n.program, ".")...)
 	return n
 }
 
@@ -174,9 +174,10 @@ func (a *app) sells() {
 	}
 }
 
-func TestInit_TheNewAppRunsItsFirstOrchestration(t *testing.T) {
+func TestInit_TheNewAppPassesItsTestsAndRunsItsFirstOrchestration(t *testing.T) {
 	t.Parallel()
 	n := newNewcomer(t)
+	n.do(t, "go", append(compile("test"), "-vet=off", "./...")...)
 	startStandalone(t, n.built, n.root).sells()
 }
 
@@ -202,31 +203,27 @@ func unzipped(t *testing.T, name string) (root string) {
 	return root
 }
 
-// imageOf runs the steps of the app's Dockerfile without its base images. It returns a folder with the files of the image,
+// image runs the steps of the app's Dockerfile without its base images. It returns a folder with the files of the image,
 // and the variables.
-func imageOf(t *testing.T, n newcomer) (image string, env []string) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(n.root, "Dockerfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, out := t.TempDir(), t.TempDir()
-	for line := range strings.SplitSeq(strings.ReplaceAll(string(text), "\\\n", ""), "\n") {
-		words := strings.Fields(line)
+func (u *newUser) image() (image string, env []string) {
+	u.Helper()
+	image, out := u.TempDir(), u.TempDir()
+	for line := range strings.SplitSeq(strings.ReplaceAll(string(u.read("Dockerfile")), "\\\n", ""), "\n") {
+		words, err := strings.Fields(line), error(nil)
 		switch {
 		case len(words) == 0:
 		case words[0] == "RUN":
 			command := strings.Join(slices.DeleteFunc(words[1:], func(w string) bool { return strings.HasPrefix(w, "--mount") }), " ")
-			n.do(t, "sh", "-c", strings.ReplaceAll(command, "/out/", out+"/"))
+			u.reusing("image", filepath.Join(out, "app"), func() { u.sh(strings.ReplaceAll(command, "/out/", out+"/")) })
 		case words[0] == "COPY" && words[1] == "--from=build":
 			err = os.Rename(strings.Replace(words[2], "/out", out, 1), filepath.Join(image, words[3]))
 		case words[0] == "COPY" && words[1] != ".":
-			err = os.Rename(filepath.Join(n.root, words[1]), filepath.Join(image, words[1]))
+			err = os.Rename(filepath.Join(u.root, words[1]), filepath.Join(image, words[1]))
 		case words[0] == "ENV":
 			env = append(env, words[1:]...)
 		}
 		if err != nil {
-			t.Fatalf("%s: %v", line, err)
+			u.Fatalf("%s: %v", line, err)
 		}
 	}
 	return image, env

@@ -55,14 +55,19 @@ var (
 
 func build(name, pkg string) (string, error) {
 	path := filepath.Join(binaries, name)
-	args := []string{"build", "-o", path}
-	if raceEnabled && !testing.Short() { // in the short run, the race detector runs in other packages only
-		args = append(args, "-race")
-	}
-	if out, err := exec.Command("go", append(args, pkg)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", append(compile("build"), "-o", path, pkg)...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
 	return path, nil
+}
+
+// compile returns the arguments of a go command that compiles with the race detector if the tests have it. In the
+// short run, the race detector runs in other packages only.
+func compile(verb string) []string {
+	if raceEnabled && !testing.Short() {
+		return []string{verb, "-race"}
+	}
+	return []string{verb}
 }
 
 func binary(t *testing.T, built func() (string, error)) string {
