@@ -71,8 +71,8 @@ func TestInit_ANewUserGetsATestedAndPackagedApp(t *testing.T) {
 	}
 }
 
-// reusing calls build, which builds a program. The program of an earlier app of the host is there before: the go command links
-// it again only if the code differs.
+// reusing copies the program of an earlier app of the host to the path of a program before it calls build. The go command links
+// the program again only if the code differs.
 func (u *newUser) reusing(name, program string, build func()) {
 	u.Helper()
 	earlier := filepath.Join(u.linked, name)
@@ -235,9 +235,9 @@ func (u *newUser) run(step workflowStep) {
 	u.sh(command, env...)
 }
 
-// runTests runs the steps of the job test. It skips the steps that only check code, except `go vet`, if the code is not new,
-// and the steps with the package if the job deploy packages the app.
-func (u *newUser) runTests(isNew bool) {
+// runTests runs the steps of the job test. It runs the steps that only check code, except `go vet`, with checksCode. It
+// skips the steps with the package if the job deploy packages the app.
+func (u *newUser) runTests(checksCode bool) {
 	u.Helper()
 	jobs := u.workflow().Jobs
 	_, deploys := jobs["deploy"]
@@ -245,7 +245,7 @@ func (u *newUser) runTests(isNew bool) {
 	for _, step := range jobs["test"].Steps {
 		checks := regexp.MustCompile(`^go (tool|test) `).MatchString(step.Run)
 		packages := step.Run == "bin/app package" || strings.HasPrefix(step.Uses, "actions/upload-artifact@")
-		if checks && !isNew || packages && deploys {
+		if checks && !checksCode || packages && deploys {
 			continue
 		}
 		u.run(step)
@@ -298,9 +298,9 @@ func (u *newUser) runDeployment() {
 	}
 }
 
-// followREADME runs the app as in its README, and requests the URLs in it. With isNew it also runs the command that
-// records the history again; otherwise the app is the program that the workflow has built.
-func (u *newUser) followREADME(isNew bool) {
+// followREADME runs the app as in its README, and requests the URLs in it. With records, it uses the README's
+// `go run` and records the history again. Otherwise it runs bin/app.
+func (u *newUser) followREADME(records bool) {
 	u.Helper()
 	blocks, prose, err := docblock.Read(filepath.Join(u.root, "README.md"))
 	if err != nil {
@@ -316,7 +316,7 @@ func (u *newUser) followREADME(isNew bool) {
 		u.Fatalf("the README has the commands %q", commands)
 	}
 	start := commands[1]
-	if !isNew {
+	if !records {
 		start = "bin/app"
 	}
 	p := run(u.T, u.root, environment(append(oneBuild, "PORT=0", "GOPROXY=off")...), "sh", "-c", start)
@@ -338,7 +338,7 @@ func (u *newUser) followREADME(isNew bool) {
 			u.Errorf("%s of the README answers %d", url, got.status)
 		}
 	}
-	if !isNew {
+	if !records {
 		return
 	}
 	before := u.read(recorded)
