@@ -152,7 +152,7 @@ func (x *exportedMessages) Instance(_ context.Context, s *provider.InstanceState
 func (x *exportedMessages) Activity(context.Context, provider.TaskMessage) error { return nil }
 
 func (x *exportedMessages) Message(_ context.Context, m provider.TaskMessage) error {
-	x.messages = append(x.messages, string(m.Event.Type().String())+" for "+m.Target.InstanceID)
+	x.messages = append(x.messages, m.Event.Type().String()+" for "+m.Target.InstanceID)
 	return nil
 }
 
