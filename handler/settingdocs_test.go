@@ -30,6 +30,36 @@ func settingsTable(inert bool) string {
 	return out.String()
 }
 
+// storesTable is the table of the settings that apply to some stores only.
+func storesTable() string {
+	var stores []string
+	paths := map[string][]string{}
+	for _, row := range settingRows() {
+		if row.NeverEffective != "" || storesOf(row.Path) == nil {
+			continue
+		}
+		names := storeNames(storesOf(row.Path))
+		if paths[names] == nil {
+			stores = append(stores, names)
+		}
+		paths[names] = append(paths[names], "`"+row.Path+"`")
+	}
+	var out strings.Builder
+	out.WriteString("| Types of hubs | Settings |\n|---|---|\n")
+	for _, names := range stores {
+		fmt.Fprintf(&out, "| %s | %s |\n", names, strings.Join(paths[names], ", "))
+	}
+	return out.String()
+}
+
+func storeNames(stores []StorageType) string {
+	var names []string
+	for _, s := range stores {
+		names = append(names, "`"+s.String()+"`")
+	}
+	return strings.Join(names, ", ")
+}
+
 // defaultsOf describes the default, also on hosting plans with their own default.
 func defaultsOf(row *settingRow) string {
 	out := row.Default

@@ -87,6 +87,40 @@ func TestSettings_EachHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 	}
 }
 
+// A setting has its effect on each type of hub, is independent of the hub, or the page lists its types of hubs. For the
+// settings that follow the type, a notice says that they have no effect on another type.
+func TestSettings_ApplyToEachTypeOfHubOrAreListed(t *testing.T) {
+	t.Parallel()
+	independent := []string{versionPath, timeoutPath, routePrefixPath, "hubName", "maxEntityOperationBatchSize", "storageProvider.type"}
+	for _, e := range settingEffects() {
+		stores := storesOf(e.path)
+		everywhere := e.either || slices.Contains(independent, e.path) || strings.HasPrefix(e.path, "httpSettings.") || strings.HasPrefix(e.path, "notifications.")
+		if everywhere == (stores != nil) {
+			t.Errorf("%s: tested on each type of hub or independent of it: %v; applies to %v", e.path, everywhere, stores)
+		}
+		for _, store := range []StorageType{Embedded, PartitionLog} {
+			for value := range e.values {
+				if value == `""` || e.path == "entityMessageReorderWindowInMinutes" { // unset; before the type
+					continue
+				}
+				found, err := settings.ParseHostJSON([]byte(wrapped(settings.DurableTaskPath+"."+e.path, value)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				cfg := configure(settings.Environment{}, found, []string{"AzureFunctionsJobHost__extensions__durableTask__storageProvider__type=" + store.String()})
+				applies := stores == nil || slices.Contains(stores, store)
+				noted := slices.ContainsFunc(cfg.Notices, func(n string) bool {
+					return strings.HasPrefix(n, "The setting "+settings.DurableTaskPath+"."+e.path+" has no effect")
+				})
+				if applies == noted {
+					t.Errorf("%s=%s with the type %v: notice %v in %q", e.path, value, store, noted, cfg.Notices)
+				}
+				break
+			}
+		}
+	}
+}
+
 // The same for environment variables. Variables that a program reads at its start are tested with a
 // program.
 func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {

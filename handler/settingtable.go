@@ -47,8 +47,8 @@ func settingRows() []settingRow {
 		rows = append(rows, part...)
 	}
 	for i, row := range rows {
-		if strings.HasPrefix(row.Path, "storageProvider.") && !slices.Contains(partitionLogSettings, row.Path) || strings.HasPrefix(row.Path, "appLease") || row.Path == "useAppLease" {
-			rows[i].NoEffect = offInPartitionLog
+		if stores := storesOf(row.Path); stores != nil && row.NeverEffective == "" {
+			rows[i].NoEffect = func(cfg *Config) string { return offInStore(cfg, stores) }
 		}
 	}
 	return rows

@@ -70,6 +70,7 @@ func TestSettings_ThePageHasARowForEach(t *testing.T) {
 	pagetable.Check(t, settingsPage, *rewrite, map[string]string{
 		"settings":                settingsTable(false),
 		"settings without effect": settingsTable(true),
+		"settings of some stores": storesTable(),
 		"flat settings":           "`" + strings.Join(flatNames(), "`, `") + "`\n",
 	})
 }

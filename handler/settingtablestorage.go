@@ -2,6 +2,8 @@ package handler
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
@@ -12,18 +14,33 @@ import (
 // maxQueues is the largest partition count of a hub in queues and tables.
 const maxQueues = 16
 
-// partitionLogSettings lists the storage settings that apply to a hub in partition logs.
-var partitionLogSettings = []string{
-	"storageProvider.type", "storageProvider.connectionName", "storageProvider.partitionCount",
-	"storageProvider.partitionLeaseInterval", "storageProvider.maxQueuePollingInterval",
+// storesOf returns the types of hubs to which a setting applies; nil means all.
+func storesOf(path string) []StorageType {
+	switch path {
+	case "storageProvider.type":
+		return nil
+	case "storageProvider.path", "storageProvider.relaxedDurability", "storageProvider.allowNetworkFile":
+		return []StorageType{Embedded}
+	case "storageProvider.connectionName", "storageProvider.partitionCount", "storageProvider.maxQueuePollingInterval":
+		return []StorageType{AzureStorage, PartitionLog}
+	case "storageProvider.partitionLeaseInterval":
+		return []StorageType{PartitionLog}
+	case "useAppLease", "entityMessageReorderWindowInMinutes":
+		return []StorageType{AzureStorage}
+	}
+	if strings.HasPrefix(path, "storageProvider.") || strings.HasPrefix(path, "appLeaseOptions.") {
+		return []StorageType{AzureStorage}
+	}
+	return nil
 }
 
-// offInPartitionLog returns why a setting has no effect for a hub in partition logs, or "".
-func offInPartitionLog(cfg *Config) string {
-	if cfg.StorageType == PartitionLog {
-		return "storageProvider.type is partitionLog"
+// offInStore returns why a setting that applies to stores has no effect, or "". The type AzureStorage is no reason,
+// because it may be an unset type.
+func offInStore(cfg *Config, stores []StorageType) string {
+	if cfg.StorageType == AzureStorage || slices.Contains(stores, cfg.StorageType) {
+		return ""
 	}
-	return ""
+	return "storageProvider.type is " + cfg.StorageType.String()
 }
 
 // storageRows are the settings of the hub's store.

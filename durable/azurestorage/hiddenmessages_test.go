@@ -30,7 +30,7 @@ func at(d time.Duration, played bool) history.Header {
 	return h
 }
 
-// storedStates returns states that resemble a state with a hidden message, beside states with one.
+// storedStates returns states with a hidden message that the export explains, and similar states without one.
 func storedStates() []storedState {
 	const long = 10 * 24 * time.Hour
 	now := history.TruncateToTicks(time.Now())
