@@ -164,7 +164,7 @@ func (s state) main() string {
 	return s.outcome("finish")
 }
 
-// fresh returns the state of a new instance with the same orchestrator and input. Its setup makes no difference.
+// fresh returns the state of a new instance with the same orchestrator and input. It differs from s if the setup of s changes the result.
 func (s state) fresh() state {
 	switch s.name {
 	case "timer-event":
