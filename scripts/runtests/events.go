@@ -34,8 +34,9 @@ var (
 	skipReason = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
 )
 
-// collect reads the events of a test binary until the end of the stream.
-func collect(stream io.Reader) *tests {
+// collect reads the events of a test binary until the end of the stream. It calls progress when a test starts
+// or ends.
+func collect(stream io.Reader, progress func()) *tests {
 	t := &tests{skipped: map[string]int{}, elapsed: map[string]float64{}}
 	open := map[string]*test{}
 	var order []*test
@@ -44,6 +45,9 @@ func collect(stream io.Reader) *tests {
 		var e event
 		if err := decoder.Decode(&e); err != nil {
 			break
+		}
+		if e.Action != "output" {
+			progress()
 		}
 		current := open[e.Test]
 		if current == nil && e.Test != "" {

@@ -29,21 +29,24 @@ func runPart(ctx context.Context, r *run, p part) result {
 			res.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 		}
 	} else {
-		res.limit = r.times.limit(p)
-		res.tests, res.cpu, res.err = runTests(ctx, r, p, res.limit)
+		res.tests, res.cpu, res.err = runTests(ctx, r, p, r.times.limit(p))
 	}
 	res.wall = time.Since(started)
 	return res
 }
 
-// runTests runs a test binary and collects the events of its tests. If the binary exceeds its limit, it
-// prints its goroutines, by its own timeout or after SIGQUIT, and is killed.
+// hardLimit is the maximum duration of a part, as a multiple of its limit.
+const hardLimit = 6
+
+// runTests runs a test binary and collects the events of its tests. If no test starts or ends for the
+// duration of limit, the binary prints its goroutines after SIGQUIT and is killed. A slow machine delays
+// all tests, so the limit does not apply to the sum of their times.
 func runTests(ctx context.Context, r *run, p part, limit time.Duration) (*tests, time.Duration, error) {
 	binary, err := filepath.Abs(p.binary)
 	if err != nil {
 		return nil, 0, err
 	}
-	flags := append([]string{"-test.v=test2json", "-test.timeout=" + limit.String(), "-test.shuffle=" + strconv.FormatUint(r.shuffle, 10)}, p.flags...)
+	flags := append([]string{"-test.v=test2json", "-test.timeout=" + (hardLimit * limit).String(), "-test.shuffle=" + strconv.FormatUint(r.shuffle, 10)}, p.flags...)
 	cmd := exec.Command(binary, flags...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), p.env...)
@@ -68,15 +71,28 @@ func runTests(ctx context.Context, r *run, p part, limit time.Duration) (*tests,
 	if err != nil {
 		return nil, 0, errors.Join(err, events.Wait())
 	}
-	collected := make(chan *tests, 1)
-	go func() { collected <- collect(stream) }()
-	ended := make(chan struct{})
+	collected, progress := make(chan *tests, 1), make(chan struct{}, 1)
 	go func() {
-		select {
-		case <-ended:
-			return
-		case <-ctx.Done():
-		case <-time.After(limit + stopGrace):
+		collected <- collect(stream, func() {
+			select {
+			case progress <- struct{}{}:
+			default: // the previous one is not read yet
+			}
+		})
+	}()
+	ended, stuck := make(chan struct{}), make(chan struct{})
+	go func() {
+		for quiet := time.NewTimer(limit); ; quiet.Reset(limit) {
+			select {
+			case <-progress:
+				continue
+			case <-ended:
+				return
+			case <-quiet.C:
+				close(stuck)
+			case <-ctx.Done():
+			}
+			break
 		}
 		quit(cmd)
 		select {
@@ -90,6 +106,11 @@ func runTests(ctx context.Context, r *run, p part, limit time.Duration) (*tests,
 	kill(cmd) // processes that the tests have left keep the pipe open
 	found := <-collected
 	err = errors.Join(ctx.Err(), waitErr, events.Wait())
+	select {
+	case <-stuck:
+		err = errors.Join(err, fmt.Errorf("no test started or ended for %v, which is five times the measured time of the part, or the minimum", limit))
+	default:
+	}
 	if err == nil && found.ran == 0 {
 		err = fmt.Errorf("no test ran")
 	}

@@ -70,9 +70,6 @@ func explain(w *strings.Builder, res result) {
 		fmt.Fprintln(w, res.shown)
 		return
 	}
-	if res.limit > 0 && res.wall >= res.limit {
-		fmt.Fprintf(w, "The part did not end within its limit of %v, which is five times its measured time.\n", res.limit)
-	}
 	fmt.Fprint(w, strings.Join(tail(packageOutput(res.tests.output), goroutineLines), ""))
 	for i, t := range append(slices.Clone(res.tests.failed), res.tests.unfinished...) {
 		if i == shownTests {

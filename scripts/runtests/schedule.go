@@ -15,7 +15,6 @@ type result struct {
 	part
 	err       error
 	wall, cpu time.Duration
-	limit     time.Duration
 	tests     *tests
 	shown     string // output of a build
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 )
 
 func TestPasses(t *testing.T) { t.Log("a line of a test that passes") }
@@ -27,6 +28,9 @@ func TestSkipsInShortMode(t *testing.T) {
 func TestHangs(t *testing.T) {
 	if os.Getenv("FAILING_HANGS") == "" {
 		t.Skip("only on request")
+	}
+	for range 6 { // longer than the limit of this part, with progress
+		t.Run("slow", func(*testing.T) { time.Sleep(time.Second) })
 	}
 	t.Log("about to wait")
 	select {}
