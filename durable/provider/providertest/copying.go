@@ -145,6 +145,9 @@ func copiedRewound(w *world) {
 }
 
 func copiedRewindableTimer(w *world) {
+	if w.hub.IsRealTime && w.hub.Visibility > 0 {
+		w.Skip("a copy from queues waits for a timer that is due within a minute; simulated accounts have this test")
+	}
 	w.portable()
 	w.start()
 	w.create("a")
