@@ -49,7 +49,7 @@ func TestHub_KeepsThePromisesOfAProviderInAzurite(t *testing.T) {
 			alive.Store(true)
 			return azuritetest.WhileAlive(connection, alive), func() { alive.Store(false) }
 		})
-		hub.Patience, hub.Quiet = patience.MaxWait, 100*time.Millisecond
+		hub.Patience, hub.Quiet, hub.IsRealTime = patience.MaxWait, 100*time.Millisecond, true
 		return hub
 	})
 }

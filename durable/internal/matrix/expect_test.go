@@ -158,13 +158,14 @@ var (
 	relatives = regexp.MustCompile(`(child|null): `)
 )
 
-// main is the outcome without those of the kin.
+// main returns the outcome of the instance itself, without its relatives.
 func (s state) main() string {
 	s.kin = ""
 	return s.outcome("finish")
 }
 
-// fresh returns the state of a new instance with the same orchestrator and input. It differs from s if the setup of s changes the result.
+// fresh returns the state of a new instance with the same orchestrator and input. It differs from s if the setup of s changes
+// the result.
 func (s state) fresh() state {
 	switch s.name {
 	case "timer-event":

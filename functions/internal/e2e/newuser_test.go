@@ -142,8 +142,8 @@ case $* in
 esac
 `
 
-// oneBuild are variables with which all commands compile the library in the same way as the app's package and image. So
-// the go command compiles it once. Tests run without vet, because `go vet` is a step of its own.
+// oneBuild makes all commands compile the library like the app's package and image, so the go command compiles it once.
+// Tests run without vet, because `go vet` is a step of its own.
 var oneBuild = []string{"CGO_ENABLED=0", "GOFLAGS=-modcacherw -trimpath -vet=off"}
 
 // sh runs a command in the app's folder and returns its output.

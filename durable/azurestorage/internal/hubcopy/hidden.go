@@ -19,8 +19,8 @@ import (
 // queue, so the export subtracts the received messages and the explained ones.
 //
 // A message is explained only if it is certainly in its queue. Otherwise it could stand for another
-// hidden message, and the copy would lose that message. A message that may be missing is received when it
-// is visible, and reconstructed if it is not received.
+// hidden message, and the copy would lose that message. The export receives an uncertain message when it
+// becomes visible, or reconstructs it.
 
 // clockSkew is the maximum difference between the clocks of a worker and of the export. A worker may
 // have consumed a message that is due within this time after the start of the export. No worker runs
