@@ -46,18 +46,17 @@ type stalled struct{ waiting, function, kind, text, waitsFor string }
 // sees waits until all answers about an instance name a function that does not yield.
 func (want stalled) sees(t *testing.T, s *Server, id string) {
 	t.Helper()
-	patience.Until(t, want.function+" is in the health", func() bool {
+	// The worker reads the stack after it has reported the function.
+	patience.Until(t, want.function+" is in the health with its stack", func() bool {
 		health := got[management.HealthPayload](t, s, "GET", managed+"health/ready")
-		return health.Status == "ready" && slices.ContainsFunc(health.Waiting, func(w string) bool { return strings.Contains(w, want.waiting) })
+		isListed := slices.ContainsFunc(health.Waiting, func(w string) bool { return strings.Contains(w, want.waiting) })
+		for _, one := range health.Stacks {
+			if one.Function == want.function && strings.Contains(one.Stack, "handler/stall_test.go:") {
+				return isListed && health.Status == "ready"
+			}
+		}
+		return false
 	})
-	stacks := got[management.HealthPayload](t, s, "GET", managed+"health/ready").Stacks
-	i := 0
-	for i < len(stacks) && stacks[i].Function != want.function {
-		i++
-	}
-	if i == len(stacks) || !strings.Contains(stacks[i].Stack, "handler/stall_test.go:") {
-		t.Errorf("the stacks are %v, want one of %s", stacks, want.function)
-	}
 	reasons := got[statusjson.Why](t, s, "GET", managed+"instances/"+id+"/why").Reasons
 	if len(reasons) != 1 || reasons[0].Kind != want.kind || !strings.Contains(reasons[0].Text, want.text) || !strings.Contains(reasons[0].Stack, "handler/stall_test.go:") {
 		t.Errorf("the reasons of %s are %+v, want kind %s with %s", id, reasons, want.kind, want.text)

@@ -284,10 +284,10 @@ func (o *owner) serve(ctx context.Context) {
 	}
 	ctx, o.serving = context.WithCancel(ctx)
 	o.served = make(chan struct{})
-	h, done, began := o.handle.hub, o.served, o.handle.hub.moment()
+	h, done := o.handle.hub, o.served
 	go func() { // stopServing waits for it
 		defer close(done)
-		_ = o.drainSince(ctx, began) // earlier mail is processed first; after an error it is processed later
+		_ = o.drainSince(ctx, o.opened) // earlier mail is processed first; after an error it is processed later
 		var feeding sync.WaitGroup
 		feeding.Go(func() {
 			for {
