@@ -13,7 +13,7 @@ import (
 )
 
 // MaxWait is the longest time that a test waits for one event.
-const MaxWait = 2 * time.Minute
+const MaxWait = 4 * time.Minute
 
 // reserve is the time that a failed test needs to print its message and to clean up.
 const reserve = 10 * time.Second
