@@ -1,6 +1,9 @@
 package partition
 
-import "time"
+import (
+	"container/heap"
+	"time"
+)
 
 // alarm calls a function at a time: to deliver a timer, or to dispatch abandoned work again.
 // The goroutine of Run fires all alarms.
@@ -12,6 +15,34 @@ type alarm struct {
 
 // alarms is a heap of alarms, earliest first.
 type alarms []*alarm
+
+// set adds an alarm.
+func (a *alarms) set(at time.Time, fire func()) *alarm {
+	x := &alarm{at: at, fire: fire}
+	heap.Push(a, x)
+	return x
+}
+
+// stop cancels an alarm, which may be nil.
+func (a *alarms) stop(x *alarm) {
+	if x != nil && x.slot >= 0 {
+		heap.Remove(a, x.slot)
+	}
+}
+
+// fireDue fires the alarms that are due and returns the time until the next one; ok is false if no
+// alarm is set.
+func (a *alarms) fireDue() (wait time.Duration, ok bool) {
+	for len(*a) > 0 {
+		// Durable timers follow the wall clock. Round strips the monotonic clock reading, which
+		// may stand still while the machine sleeps.
+		if wait := (*a)[0].at.Sub(time.Now().Round(0)); wait > 0 {
+			return wait, true
+		}
+		heap.Pop(a).(*alarm).fire()
+	}
+	return 0, false
+}
 
 func (a alarms) Len() int           { return len(a) }
 func (a alarms) Less(i, j int) bool { return a[i].at.Before(a[j].at) }

@@ -353,3 +353,11 @@ func (s *session) load(more []*message) ([]provider.TaskMessage, error) {
 	}
 	return c.deliver, nil
 }
+
+// notify leaves a token in a channel, unless it holds one.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"container/heap"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -134,7 +133,9 @@ func (w *work) watchClock(ctx context.Context) {
 	clock := time.NewTimer(maxSleep)
 	defer clock.Stop()
 	for {
-		wait, ok := w.fireAlarms()
+		w.mu.Lock()
+		wait, ok := w.alarms.fireDue()
+		w.mu.Unlock()
 		var due <-chan time.Time
 		if ok {
 			clock.Reset(min(wait, maxSleep))
@@ -371,7 +372,7 @@ func (w *work) remove(m *message) *instance {
 	switch {
 	case inst == nil || m.inFlight:
 	case m.alarm != nil:
-		w.stopAlarm(m.alarm)
+		w.alarms.stop(m.alarm)
 		inst.removeTimer(m)
 	default:
 		inst.remove(m)
@@ -399,7 +400,7 @@ func (w *work) restart(id string) {
 // pauseInstance delays the next dispatch of an abandoned instance. mu is locked.
 func (w *work) pauseInstance(inst *instance, cause error) {
 	inst.attempts++
-	w.stopAlarm(inst.pause)
+	w.alarms.stop(inst.pause)
 	inst.pause = w.setAlarm(w.retryAt(inst.attempts, cause), func() {
 		inst.pause = nil
 		w.schedule(inst)
@@ -408,7 +409,7 @@ func (w *work) pauseInstance(inst *instance, cause error) {
 
 // endPause ends the delay of an abandoned instance. mu is locked.
 func (w *work) endPause(inst *instance) {
-	w.stopAlarm(inst.pause)
+	w.alarms.stop(inst.pause)
 	inst.pause = nil
 }
 
@@ -429,7 +430,7 @@ func (w *work) makeReady(a *activity) {
 // finish marks an activity as done. mu is locked.
 func (w *work) finish(a *activity) {
 	a.done = true
-	w.stopAlarm(a.pause)
+	w.alarms.stop(a.pause)
 	delete(w.delivered, a)
 }
 
@@ -463,35 +464,11 @@ func (w *work) notifyEnded(id string) {
 
 // setAlarm schedules a call of fire at a time. Alarms fire only while Run runs. mu is locked.
 func (w *work) setAlarm(at time.Time, fire func()) *alarm {
-	a := &alarm{at: at, fire: fire}
-	heap.Push(&w.alarms, a)
+	a := w.alarms.set(at, fire)
 	if a.slot == 0 {
 		notify(w.alarmSet)
 	}
 	return a
-}
-
-// stopAlarm cancels an alarm. mu is locked.
-func (w *work) stopAlarm(a *alarm) {
-	if a != nil && a.slot >= 0 {
-		heap.Remove(&w.alarms, a.slot)
-	}
-}
-
-// fireAlarms fires the alarms that are due and returns the time until the next one; ok is false
-// if no alarm is set.
-func (w *work) fireAlarms() (wait time.Duration, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for len(w.alarms) > 0 {
-		// Durable timers follow the wall clock. Round strips the monotonic clock reading, which
-		// may stand still while the machine sleeps.
-		if wait := w.alarms[0].at.Sub(time.Now().Round(0)); wait > 0 {
-			return wait, true
-		}
-		heap.Pop(&w.alarms).(*alarm).fire()
-	}
-	return 0, false
 }
 
 // inUse counts the resources that must be released when a worker is idle. After Run has
@@ -507,14 +484,6 @@ func (w *work) inUse() inuse.Counts {
 		all["callers that wait for an end"] += len(waiters)
 	}
 	return all
-}
-
-// notify leaves a token in a channel, unless it holds one.
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // Backlog describes the work that is ready for dispatch.

@@ -66,7 +66,7 @@ func (c *Collector) Stop() {
 	for _, f := range c.futures {
 		f.collectors = slices.DeleteFunc(f.collectors, func(o collection) bool { return o.to == c })
 	}
-	c.x.withdraw(c.futures)
+	c.x.events.withdraw(c.futures)
 }
 
 func (c *Collector) add(index int) {

@@ -109,18 +109,20 @@ func (v *events) listen(f *Future) {
 	w.name.waiting = append(w.name.waiting, queuedWait{f, w.turn})
 }
 
-// withdraw ends the wait of f.
-func (v *events) withdraw(f *Future) {
-	w := f.wait
-	if !w.waits {
-		return
-	}
-	w.waits = false
-	n := w.name
-	n.stale++
-	if n.stale > len(n.waiting)/2 {
-		n.waiting = slices.DeleteFunc(n.waiting, func(s queuedWait) bool { return !s.isCurrent() })
-		n.stale = 0
+// withdraw ends the event waits among fs that no coroutine awaits.
+func (v *events) withdraw(fs []*Future) {
+	for _, f := range fs {
+		w := f.wait
+		if w == nil || !w.waits || f.IsComplete() || f.isAwaited() {
+			continue
+		}
+		w.waits = false
+		n := w.name
+		n.stale++
+		if n.stale > len(n.waiting)/2 {
+			n.waiting = slices.DeleteFunc(n.waiting, func(s queuedWait) bool { return !s.isCurrent() })
+			n.stale = 0
+		}
 	}
 }
 

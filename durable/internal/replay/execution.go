@@ -1,13 +1,3 @@
-// Package replay runs an orchestrator against its history: events in, actions out. It uses no
-// clock, no storage and no goroutines of its own.
-//
-// [Execution.Episode] passes events to an [Execution] one by one. An event may wake coroutines
-// of the orchestrator. They run until all of them wait again; then the next event follows
-// (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvents). What the code decides becomes
-// an [Action]; actions are numbered in program order.
-//
-// During replay, each event that records a decision is matched with the action of the same
-// number. The first difference fails the execution with a [NonDeterminismError].
 package replay
 
 import (
@@ -88,27 +78,6 @@ func (x *Execution) TraceWaits() {
 // ParkedStacks returns the stacks of the waiting coroutines in the format of [runtime.Callers].
 // It requires [Execution.TraceWaits].
 func (x *Execution) ParkedStacks() [][]uintptr { return x.group.ParkedStacks() }
-
-// An Outcome is the result of an episode.
-type Outcome struct {
-	// Actions are the new actions to record, in program order. A *Complete is the last.
-	Actions []Action
-	// Steps are the steps to run, in program order. They are recorded when they have ended: the
-	// events of a later episode have their TaskScheduled directly before the completion. A step
-	// that runs at most once has a TaskScheduled and a [history.NewStepStart] in an episode before
-	// it runs. After a replay, Steps has all unrecorded steps.
-	Steps []*RunStep
-	// ReadsTime is set if the code has read the time of the episode or a UUID. A repetition of
-	// the episode would decide otherwise.
-	ReadsTime bool
-	// CustomStatus is the last status set in any episode, as JSON text; nil if none was set.
-	CustomStatus *string
-	// Aliases are answers of entities under other names than the recorded requests expect.
-	Aliases []Alias
-	// Patched lists the changes of the code that take effect in this episode; see
-	// [patches.Patched].
-	Patched []string
-}
 
 // Episode replays past, the part of the history that x has not seen. It then runs an episode
 // with the events in fresh, which start with *history.OrchestratorStarted. Past is empty if x
@@ -457,17 +426,8 @@ func (x *Execution) AwaitAny(fs []*Future) int {
 		winner = earliest(fs)
 	}
 	x.events.markRead(fs[winner])
-	x.withdraw(fs)
+	x.events.withdraw(fs)
 	return winner
-}
-
-// withdraw ends the event waits among fs that no coroutine awaits.
-func (x *Execution) withdraw(fs []*Future) {
-	for _, f := range fs {
-		if f.wait != nil && !f.IsComplete() && !f.isAwaited() {
-			x.events.withdraw(f)
-		}
-	}
 }
 
 // Branch runs body as another coroutine, and completes f when body returns.
