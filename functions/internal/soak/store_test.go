@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,8 +137,8 @@ func (s *store) logConfig() partitionlog.Config {
 }
 
 // remains returns what the hub still has although all instances and entities are gone. While
-// workers run it looks at the storage only. It allows the given number of messages.
-func (s *store) remains(ctx context.Context, held int) (left []string, err error) {
+// workers run it looks at the storage only. It allows the messages of held starts and their blobs.
+func (s *store) remains(ctx context.Context, held map[string]string) (left []string, err error) {
 	if s.kind != "azure" {
 		return nil, nil
 	}
@@ -144,7 +146,7 @@ func (s *store) remains(ctx context.Context, held int) (left []string, err error
 	if err != nil {
 		return nil, err
 	}
-	if n > held {
+	if n > len(held) {
 		left = append(left, fmt.Sprint(n, " messages"))
 	}
 	tables, err := aztables.NewServiceClientFromConnectionString(s.connection, nil)
@@ -175,10 +177,19 @@ func (s *store) remains(ctx context.Context, held int) (left []string, err error
 			return nil, err
 		}
 		for _, b := range page.Segment.BlobItems {
-			left = append(left, "blob "+*b.Name)
+			if !isOfStart(*b.Name, held) {
+				left = append(left, "blob "+*b.Name)
+			}
 		}
 	}
 	return left, nil
+}
+
+// isOfStart reports whether a blob contains the message of a held start.
+func isOfStart(blob string, held map[string]string) bool {
+	id, file, _ := strings.Cut(blob, "/")
+	isHeld := slices.Contains(slices.Collect(maps.Values(held)), id)
+	return isHeld && strings.HasPrefix(file, "message-") && strings.Contains(file, "-ExecutionStarted.")
 }
 
 // messages returns the number of messages in the queues of the hub, hidden ones included.
