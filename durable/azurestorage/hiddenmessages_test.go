@@ -61,7 +61,11 @@ func storedStates() []storedState {
 	input := new(`{"op":"op","id":"1"}`)
 	signal := message(history.OrchestrationInstance{InstanceID: "@tally@own"}, &history.EventRaised{Header: at(0, false), Name: name, Input: input})
 	sent := &history.EventSent{Header: header(0), InstanceID: "@tally@own", Name: name, Input: input}
+	soonName := "op@" + now.Add(30*time.Second).Format(time.RFC3339)
+	sentSoon := &history.EventSent{Header: header(0), InstanceID: "@tally@own", Name: soonName, Input: input}
 	start := message(i, started(0))
+	childStart := *started(0)
+	childStart.Parent = &history.ParentInstance{Name: "Parent", Instance: history.OrchestrationInstance{InstanceID: "parent", ExecutionID: "p"}}
 	event := message(history.OrchestrationInstance{InstanceID: "i"}, &history.EventRaised{Header: at(0, false), Name: "Event"})
 	other := *started(0)
 	other.Instance = before
@@ -80,6 +84,8 @@ func storedStates() []storedState {
 	rewound.CompletedAt, rewound.LastUpdatedAt = now.Add(-time.Second), now.Add(time.Second)
 	soon, lost := state(history.Pending), state(history.Pending)
 	soon.ScheduledAt, lost.ScheduledAt = now.Add(time.Hour), now.Add(-time.Second)
+	child := state(history.Pending)
+	child.Instance.ExecutionID = ""
 	entity := later
 	entity.Instance.InstanceID = "@tally@i"
 	return []storedState{
@@ -102,6 +108,8 @@ func storedStates() []storedState {
 		{name: "a step", state: state(history.Running), past: first(true), messages: []provider.TaskMessage{provider.WakeSteps(i, now)}, want: []string{"GenericEvent for i"}},
 		{name: "a sleeping poll", state: state(history.Running), past: first(true), messages: []provider.TaskMessage{provider.WakePolls(i, now.Add(time.Hour), []int{0})}, want: []string{"GenericEvent for i"}},
 		{name: "a sender", state: state(history.Running), past: first(false, sent), messages: []provider.TaskMessage{signal}, want: []string{"EventRaised for @tally@own"}},
+		{name: "a sender whose signal is due and may be consumed", state: state(history.Running), past: first(false, sentSoon)},
+		{name: "a child whose row names no execution", state: child, messages: []provider.TaskMessage{message(i, &childStart)}, want: []string{"ExecutionStarted for i"}},
 		{name: "a rewound instance", state: rewound, past: first(false)},
 	}
 }
