@@ -230,3 +230,20 @@ func (h *Hub) IsBusy() bool {
 	}
 	return false
 }
+
+// owners returns the partitions that this process owns, in order. Any of them may be lost at any
+// time.
+func (h *Hub) owners() (mine []*owner) {
+	for _, s := range h.partitions {
+		if o := s.owner(); o != nil {
+			mine = append(mine, o)
+		}
+	}
+	return mine
+}
+
+// stamp adds the hub's ID to the metadata of a blob.
+func (h *Hub) stamp(metadata map[string]string) map[string]string {
+	metadata[chain.HubKey] = h.id
+	return metadata
+}

@@ -43,6 +43,8 @@ const (
 
 var infoName = wire.HubNames{}.PartitionLogInfoBlob()
 
+const workersPrefix = "workers/" // of blobs with heartbeats
+
 // ensure creates the hub if it does not exist, and reads hub.json. Calls after a success do
 // nothing.
 func (h *Hub) ensure(ctx context.Context) error {
@@ -280,3 +282,6 @@ func (h *Hub) readInfo(ctx context.Context) (info hubInfo, etag string, err erro
 	}
 	return info, part.ETag, nil
 }
+
+// oldRoster is the name of a blob that older versions wrote when partitions changed their owners.
+const oldRoster = "roster"

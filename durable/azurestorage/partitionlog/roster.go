@@ -1,19 +1,15 @@
 package partitionlog
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 )
 
 // roster writes this worker's heartbeats and reads the heartbeats of the others.
@@ -34,15 +30,6 @@ type roster struct {
 	beats       int       // number of appends to the worker's blob
 	others      int       // live workers at the last heartbeat, without this one
 }
-
-// oldRoster is the name of a blob that older versions wrote when partitions changed their owners.
-const oldRoster = "roster"
-
-// deadAfter is the number of intervals without a heartbeat after which a worker counts as dead. A
-// worker is young for the same time. A worker that crashes repeatedly leaves heartbeats that count
-// as alive for this time. Other workers give no partitions to young workers, so these heartbeats
-// never add up to a share.
-const deadAfter = 3
 
 // idleBellInterval is the maximum time between two reads of the bell blob by an idle worker.
 const idleBellInterval = 5 * time.Second
@@ -120,12 +107,6 @@ func (r *roster) write(ctx context.Context, beat *heartbeat, news bool) error {
 	return err
 }
 
-// stamp adds the hub's ID to the metadata of a blob.
-func (h *Hub) stamp(metadata map[string]string) map[string]string {
-	metadata[chain.HubKey] = h.id
-	return metadata
-}
-
 // isOutdated reports whether this worker's partitions have changed since its last heartbeat.
 func (r *roster) isOutdated() bool {
 	return r.hasReported && !slices.EqualFunc(r.reported, r.hub.owners(), func(n int, o *owner) bool { return n == o.handle.number })
@@ -141,80 +122,7 @@ func (r *roster) leave(ctx context.Context) {
 	_ = r.hub.ring(ctx, ownersChanged) // else the others notice it at their next heartbeats
 }
 
-// heartbeats returns the heartbeats of the live workers by worker ID, with their partitions, and
-// the size of the bell blob. [Hub.refresh] adds the load.
-func (h *Hub) heartbeats(ctx context.Context) (all map[string]*heartbeat, bell int64, err error) {
-	blobs, now, err := h.leases.ListAt(ctx, workersPrefix)
-	if store.IsContainerMissing(err) {
-		err = errors.Join(h.confirm(ctx), err)
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("list the workers: %w", err)
-	}
-	all = make(map[string]*heartbeat)
-	for _, b := range blobs {
-		if id := b.Metadata[chain.HubKey]; id != "" && id != h.id {
-			if err := h.confirm(ctx); err != nil {
-				return nil, 0, err
-			}
-			_ = h.leases.Remove(ctx, b.Name) // else the next call deletes it
-			continue
-		}
-		switch silent := now.Sub(b.Changed); {
-		case b.Name == bellBlob:
-			bell = b.Size
-		case silent > 24*time.Hour:
-			_ = h.leases.Remove(ctx, b.Name) // else another worker deletes it
-		case silent <= deadAfter*h.cfg.BalanceInterval+time.Second: // the times are whole seconds
-			beat, err := h.decodeHeartbeat([]byte(b.Metadata[heartbeatKey]))
-			if err != nil {
-				const message = "cannot read the heartbeat of a worker"
-				if h.blocked.shouldLog(message+" "+b.Name, err) {
-					h.log.Warn(message, "blob", b.Name, "error", err)
-				}
-				continue
-			}
-			beat.size = b.Size
-			all[strings.TrimPrefix(b.Name, workersPrefix)] = beat
-		}
-	}
-	return all, bell, nil
-}
-
-func (h *Hub) decodeHeartbeat(text []byte) (*heartbeat, error) {
-	beat := &heartbeat{}
-	if err := json.Unmarshal(text, beat); err != nil {
-		return nil, err
-	}
-	maps.DeleteFunc(beat.Backlogs, func(n int, _ backlog) bool { return n < 0 || n >= len(h.partitions) })
-	return beat, nil
-}
-
 // longestBeat is the maximum size of a heartbeat, in bytes.
 const longestBeat = 16 << 10
-
-// refresh reads the current load of the listed workers. A worker whose load cannot be read keeps
-// its previous values.
-func (h *Hub) refresh(ctx context.Context, all map[string]*heartbeat) error {
-	ids := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(id string) bool { return all[id].size == 0 || id == h.cfg.WorkerID })
-	beats := make([]*heartbeat, len(ids))
-	err := store.ForEach(ctx, refreshesAtOnce, ids, func(ctx context.Context, i int, id string) error {
-		part, err := h.leases.ReadPart(ctx, workersPrefix+id, max(0, all[id].size-longestBeat), longestBeat)
-		if err != nil {
-			return store.Ignore(err, http.StatusNotFound, http.StatusRequestedRangeNotSatisfiable) // the worker has stopped or created its blob again
-		}
-		lines := bytes.Split(bytes.TrimRight(part.Content, "\n"), []byte("\n"))
-		if beat, err := h.decodeHeartbeat(lines[len(lines)-1]); err == nil {
-			beats[i] = beat
-		}
-		return nil
-	})
-	for i, id := range ids {
-		if beats[i] != nil {
-			all[id] = beats[i]
-		}
-	}
-	return err
-}
 
 const refreshesAtOnce = 16
