@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
@@ -103,12 +105,29 @@ func (t *hubTool) server(cfg Config, key string) (*Server, error) {
 		return nil, s.cfg.Problem
 	}
 	if s.hub.File != nil {
-		if err := s.hub.File.Open(); err != nil {
+		err := s.hub.File.OpenNow()
+		if held, ok := errors.AsType[*embedded.HeldError](err); ok && !isReachable(held.Contact) {
+			err = s.hub.File.Open() // the holder is another command or an app that starts or stops
+		}
+		if err != nil {
 			return nil, &hubcli.UnavailableError{Err: err}
 		}
 	}
 	s.state.SetReady()
 	return s, nil
+}
+
+// isReachable reports whether a process listens at the address of a URL. It is false for an empty URL.
+func isReachable(contact string) bool {
+	u, err := url.Parse(contact)
+	if err != nil || u.Host == "" {
+		return false
+	}
+	conn, err := net.DialTimeout("tcp", u.Host, time.Second)
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
 }
 
 // console serves the web console on a loopback port until ctx ends. It passes the address to show. The

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -43,7 +44,16 @@ func NewFile(path string, cfg embedded.Config) *File { return &File{path: path, 
 
 // Open opens the file unless it is open or closed already. It waits one second for another process to
 // close it.
-func (f *File) Open() error {
+func (f *File) Open() error { return f.open(f.cfg) }
+
+// OpenNow opens the file like Open, but does not wait for another process.
+func (f *File) OpenNow() error {
+	cfg := f.cfg
+	cfg.LockTimeout = time.Millisecond
+	return f.open(cfg)
+}
+
+func (f *File) open(cfg embedded.Config) error {
 	f.opening.Lock()
 	defer f.opening.Unlock()
 	f.mu.Lock()
@@ -52,7 +62,7 @@ func (f *File) Open() error {
 	if done || closed {
 		return nil
 	}
-	hub, err := embedded.Open(f.path, f.cfg)
+	hub, err := embedded.Open(f.path, cfg)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 			return fmt.Errorf("%w; set storageProvider.path to another file", err)
