@@ -180,11 +180,11 @@ func TestHubVerbs_TableHasEachVerbWithAnID(t *testing.T) {
 	}
 	for _, name := range listed {
 		if _, ok := idVerbs[name]; !ok {
-			t.Errorf("verb %s accepts an ID and has no row in the table", name)
+			t.Errorf("verb %s accepts an ID and has no row in idVerbs", name)
 		}
 	}
 	if len(listed) != len(idVerbs) {
-		t.Errorf("the help lists %v, the table has %d verbs", listed, len(idVerbs))
+		t.Errorf("the help lists %v, idVerbs has %d verbs", listed, len(idVerbs))
 	}
 }
 

@@ -28,7 +28,11 @@ func resolve(document map[string]any, ref string) map[string]any {
 // here use.
 func violations(document, schema map[string]any, value any, where string) (wrong []string) {
 	if ref, ok := schema["$ref"].(string); ok {
-		return violations(document, resolve(document, ref), value, where)
+		to := resolve(document, ref)
+		if to == nil {
+			return []string{fmt.Sprintf("%s refers to %s, which the document does not have", where, ref)}
+		}
+		return violations(document, to, value, where)
 	}
 	if choices, ok := schema["anyOf"].([]any); ok {
 		for _, choice := range choices {

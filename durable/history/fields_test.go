@@ -15,6 +15,7 @@ type visited struct {
 	times  map[any]int // number of visits, by the field's address
 	names  []string    // names of the fields of version 1
 	newest byte        // last version passed to Since
+	set    bool        // true was passed to Since
 }
 
 func (f *visited) add(name string, v any) {
@@ -24,8 +25,8 @@ func (f *visited) add(name string, v any) {
 	}
 }
 
-func (f *visited) Since(version byte, _ bool) bool {
-	f.newest = max(f.newest, version)
+func (f *visited) Since(version byte, set bool) bool {
+	f.newest, f.set = max(f.newest, version), f.set || set
 	return true
 }
 
@@ -65,6 +66,9 @@ func TestVisitFields_VisitsEachFieldOnce(t *testing.T) {
 			if name := v.Type().Field(i).Name; name != "Header" && fields.times[v.Field(i).Addr().Interface()] != 1 {
 				t.Errorf("VisitFields visits %s.%s %d times, want once", kind, name, fields.times[v.Field(i).Addr().Interface()])
 			}
+		}
+		if fields.set {
+			t.Errorf("VisitFields tells Since that a %s without values has a value; .NET would get a null member", kind)
 		}
 		if fields.newest > history.RecordVersion {
 			t.Errorf("VisitFields passes version %d to Since for %s, and RecordVersion is %d", fields.newest, kind, history.RecordVersion)

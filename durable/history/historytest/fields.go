@@ -21,7 +21,7 @@ func RoundTrip(t *testing.T, place string, store func(history.Event) (history.Ev
 		if err != nil {
 			t.Errorf("%s: %v; see %s", name, err, place)
 		} else if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s is not kept; see %s (-want +got):\n%s", name, place, diff)
+			t.Errorf("%s is not kept; see VisitFields in durable/history, and %s (-want +got):\n%s", name, place, diff)
 		}
 	}
 	for kind := range history.TypeExecutionRewound + 1 {

@@ -1,7 +1,7 @@
 package partition
 
 import (
-	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -137,7 +137,7 @@ func TestMail_KeepsAnswersUntilTheSenderHasReadThem(t *testing.T) {
 	}})
 	wants := []error{
 		nil, &provider.InstanceExistsError{InstanceID: "a1", Status: history.Pending}, provider.ErrInstanceNotFound, provider.ErrInstanceChanged,
-		provider.ErrInstanceChanged, errors.New("decode message: the record has version 110, and this program reads versions up to 1: a newer program wrote it; update this one"), nil,
+		provider.ErrInstanceChanged, fmt.Errorf("decode message: the record has version 110, and this program reads versions up to %d: a newer program wrote it; update this one", history.RecordVersion), nil,
 	}
 	for range 2 {
 		r.Must(r.Receive(t.Context(), []*Mail{m}, nil))

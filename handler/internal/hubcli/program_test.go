@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +39,7 @@ var commands = []string{
 	"delete --help",
 	"copy --help",
 	"crashes --help",
+	"console --help",
 	"why --help",
 	"verify --help",
 	"record --help",
@@ -415,6 +417,16 @@ func TestProgram_OutputMatchesTheTranscript(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), all.String()); diff != "" {
 		t.Errorf("the output differs from %s; run with -rewrite and review the changes (-want +got):\n%s", file, diff)
+	}
+}
+
+func TestProgram_TheTranscriptHasARunOfEachVerb(t *testing.T) {
+	t.Parallel()
+	for _, match := range regexp.MustCompile(`(?m)^  ([a-z]+) `).FindAllStringSubmatch(transcript(t, "--help"), -1) {
+		verb := match[1]
+		if !slices.ContainsFunc(commands, func(c string) bool { return c == verb || strings.HasPrefix(c, verb+" ") }) {
+			t.Errorf("verb %s has no run in commands; add one, and an answer to fakeAPI", verb)
+		}
 	}
 }
 
