@@ -79,7 +79,7 @@ type soak struct {
 	faults  []string
 
 	kills, freezes, spells int
-	held                   map[string]string // instance IDs of starts in doubt, by message ID
+	held                   int // messages of starts in doubt
 	freezing               sync.WaitGroup
 }
 
@@ -357,10 +357,10 @@ func (s *soak) settle() (done effects) {
 	s.until("messages are left", func(ctx context.Context) ([]string, error) {
 		n, err := s.store.messages(ctx)
 		s.held = s.starts() // a worker logs a start only when it receives it again
-		if err != nil || n <= len(s.held) {
+		if err != nil || n <= s.held {
 			return nil, err
 		}
-		return []string{fmt.Sprint(n, " messages, ", len(s.held), " of them of starts in doubt")}, nil
+		return []string{fmt.Sprint(n, " messages, ", s.held, " of them of starts in doubt")}, nil
 	})
 	for _, w := range s.workers {
 		for _, crash := range w.crashes() {
@@ -372,22 +372,21 @@ func (s *soak) settle() (done effects) {
 
 var receivedStart = regexp.MustCompile(`messageId=(\S+) .*instanceId=(\S+) .*eventType=ExecutionStarted`)
 
-// starts returns the instance IDs of starts that the workers hold back because no row has them, by
-// message ID. Such a start was never acknowledged. A worker discards its message, with the blob of a
-// large message, after a quarter of an hour.
-func (s *soak) starts() map[string]string {
+// starts returns the number of messages that the workers hold back because no row has their start.
+// Such a start was never acknowledged. A worker discards its message after a quarter of an hour.
+func (s *soak) starts() int {
 	s.Helper()
-	messages := map[string]string{}
+	messages := map[string]bool{}
 	for _, w := range s.workers {
 		for _, text := range w.logs() {
 			for _, found := range receivedStart.FindAllStringSubmatch(text, -1) {
 				if s.ledger.neverSeen(found[2]) {
-					messages[found[1]] = found[2]
+					messages[found[1]] = true
 				}
 			}
 		}
 	}
-	return messages
+	return len(messages)
 }
 
 // cleanUp purges the hub, stops the workers and returns the number of things that are left.
@@ -411,7 +410,7 @@ func (s *soak) cleanUp() (left int) {
 		}
 		return slices.Sorted(slices.Values(problems)), nil
 	})
-	left += s.until("the storage has contents after a purge", func(ctx context.Context) ([]string, error) { return s.store.remains(ctx, s.held) })
+	left += s.until("the storage has contents after a purge", func(ctx context.Context) ([]string, error) { return s.store.remains(ctx, s.held, s.ledger.neverSeen) })
 	for _, w := range s.workers {
 		w.stop(s.T)
 	}
@@ -443,5 +442,5 @@ func (s *soak) row(done effects, left int) string {
 	defer s.ledger.mu.Unlock()
 	return fmt.Sprintf("| %s | %d | %d | %d | %d | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %s |",
 		s.store.kind, s.seed, s.kills, s.freezes, s.spells, strings.Join(kinds, ", "), s.ledger.counts["acknowledged"], s.ledger.counts["in doubt"],
-		done.completed, done.signals, done.changes, done.runs, done.again, len(s.held), left, verdict)
+		done.completed, done.signals, done.changes, done.runs, done.again, s.held, left, verdict)
 }

@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,8 +135,10 @@ func (s *store) logConfig() partitionlog.Config {
 }
 
 // remains returns what the hub still has although all instances and entities are gone. While
-// workers run it looks at the storage only. It allows the messages of held starts and their blobs.
-func (s *store) remains(ctx context.Context, held map[string]string) (left []string, err error) {
+// workers run it looks at the storage only. It allows the given number of messages. It also allows blobs
+// with the start of an instance that was never seen: the client got no answer, and a process that is not
+// killed deletes such a blob after an hour.
+func (s *store) remains(ctx context.Context, held int, neverSeen func(id string) bool) (left []string, err error) {
 	if s.kind != "azure" {
 		return nil, nil
 	}
@@ -146,7 +146,7 @@ func (s *store) remains(ctx context.Context, held map[string]string) (left []str
 	if err != nil {
 		return nil, err
 	}
-	if n > len(held) {
+	if n > held {
 		left = append(left, fmt.Sprint(n, " messages"))
 	}
 	tables, err := aztables.NewServiceClientFromConnectionString(s.connection, nil)
@@ -177,19 +177,13 @@ func (s *store) remains(ctx context.Context, held map[string]string) (left []str
 			return nil, err
 		}
 		for _, b := range page.Segment.BlobItems {
-			if !isOfStart(*b.Name, held) {
+			id, file, _ := strings.Cut(*b.Name, "/")
+			if isStart := strings.HasPrefix(file, "message-") && strings.Contains(file, "-ExecutionStarted."); !isStart || !neverSeen(id) {
 				left = append(left, "blob "+*b.Name)
 			}
 		}
 	}
 	return left, nil
-}
-
-// isOfStart reports whether a blob contains the message of a held start.
-func isOfStart(blob string, held map[string]string) bool {
-	id, file, _ := strings.Cut(blob, "/")
-	isHeld := slices.Contains(slices.Collect(maps.Values(held)), id)
-	return isHeld && strings.HasPrefix(file, "message-") && strings.Contains(file, "-ExecutionStarted.")
 }
 
 // messages returns the number of messages in the queues of the hub, hidden ones included.
