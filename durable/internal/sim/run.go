@@ -198,7 +198,7 @@ func (s *simulation) runWorker(ctx context.Context, worker int) {
 		if s.isNow(s.plan.Foreign, worker) {
 			app = app.inForeignCode()
 		}
-		registry := app.Registry(s.perform(p, name), ledgerRun{s}.operationTime(p, worker), ledgerRun{s}.receiptRecorder(p))
+		registry := app.Registry(s.perform(p, name, s.plan.Skews[worker]), ledgerRun{s}.operationTime(p, worker), ledgerRun{s}.receiptRecorder(p))
 		watch := new(inuse.Watch)
 		run, stop := context.WithCancel(inuse.With(s.platform.Context(ctx, name), watch))
 		if s.isNow(s.plan.Ignorant, worker) {
@@ -287,8 +287,8 @@ func (s *simulation) disturb(d Disturbance) {
 	}
 }
 
-// perform returns the activity function for a process.
-func (s *simulation) perform(p Process, worker string) func(context.Context, Task, inlineKind) (string, error) {
+// perform returns the activity function for a process whose clock is ahead by skew.
+func (s *simulation) perform(p Process, worker string, skew time.Duration) func(context.Context, Task, inlineKind) (string, error) {
 	return func(ctx context.Context, t Task, kind inlineKind) (string, error) {
 		if isDead(p) {
 			<-ctx.Done() // a dead process does nothing
@@ -298,7 +298,7 @@ func (s *simulation) perform(p Process, worker string) func(context.Context, Tas
 		if kind != asActivity {
 			status, err := s.platform.Status(string(info.InstanceID))
 			s.mu.Lock()
-			s.faults = append(s.faults, s.steps.check(t, kind, info, err == nil && status.IsTerminal(), wasFrozen(p))...)
+			s.faults = append(s.faults, s.steps.check(t, kind, info, skew, err == nil && status.IsTerminal(), wasFrozen(p))...)
 			s.mu.Unlock()
 		}
 		ended := s.beginRun(p, ActivityRun{InstanceID: string(info.InstanceID), TaskID: info.TaskID, Key: t.Key, Worker: worker, IsStep: kind != asActivity})

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
@@ -16,10 +17,16 @@ import (
 //  4. No step begins after its instance has ended.
 //  5. The numbers of a poll's calls do not fall.
 type stepRuns struct {
-	begun map[string]place  // the last place that began, by path
-	once  map[string]int    // runs of steps that run at most once, by task
-	keys  map[string]string // tasks by idempotency key
-	polls map[string]int    // the last number, by idempotency key and attempt
+	begun map[string]place    // the last place that began, by path
+	once  map[string]int      // runs of steps that run at most once, by task
+	keys  map[string]string   // tasks by idempotency key
+	polls map[string]pollCall // the last calls, by idempotency key and attempt
+}
+
+// pollCall is a call of a poll, on a worker whose clock is ahead by skew.
+type pollCall struct {
+	number int
+	skew   time.Duration
 }
 
 // place is the place of a task in its program.
@@ -34,10 +41,11 @@ func placeOf(key string) (path string, at place) {
 }
 
 // check records the beginning of a step and returns the broken rules. hasEnded says whether its
-// instance has ended, isLate whether its process was frozen.
-func (r *stepRuns) check(t Task, kind inlineKind, info durable.ActivityInfo, hasEnded, isLate bool) (faults []string) {
+// instance has ended, isLate whether its process was frozen. skew is how far the clock of its worker is
+// ahead. A worker numbers the calls of a poll by its clock, so a number may decrease only with the skew.
+func (r *stepRuns) check(t Task, kind inlineKind, info durable.ActivityInfo, skew time.Duration, hasEnded, isLate bool) (faults []string) {
 	if r.begun == nil {
-		*r = stepRuns{map[string]place{}, map[string]int{}, map[string]string{}, map[string]int{}}
+		*r = stepRuns{map[string]place{}, map[string]int{}, map[string]string{}, map[string]pollCall{}}
 	}
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	path, at := placeOf(t.Key)
@@ -57,10 +65,12 @@ func (r *stepRuns) check(t Task, kind inlineKind, info durable.ActivityInfo, has
 	}
 	r.keys[key] = t.Key
 	attempt := fmt.Sprint(key, " ", info.Attempt)
-	if t.Poll < r.polls[attempt] && !isLate {
-		fault("call %d of poll %s follows call %d", t.Poll, t.Key, r.polls[attempt])
+	if last := r.polls[attempt]; !isLate {
+		if t.Poll < last.number && skew >= last.skew {
+			fault("call %d of poll %s follows call %d", t.Poll, t.Key, last.number)
+		}
+		r.polls[attempt] = pollCall{t.Poll, skew}
 	}
-	r.polls[attempt] = t.Poll
 	if kind == asOnce {
 		if r.once[key]++; r.once[key] > 1 {
 			fault("step %s runs %d times", t.Key, r.once[key])
