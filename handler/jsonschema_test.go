@@ -24,15 +24,29 @@ func resolve(document map[string]any, ref string) map[string]any {
 	return lookup[map[string]any](document, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
 }
 
+// refs returns the targets of all references in a value.
+func refs(value any) (all []string) {
+	switch value := value.(type) {
+	case map[string]any:
+		if ref, ok := value["$ref"].(string); ok {
+			all = append(all, ref)
+		}
+		for _, child := range value {
+			all = append(all, refs(child)...)
+		}
+	case []any:
+		for _, child := range value {
+			all = append(all, refs(child)...)
+		}
+	}
+	return all
+}
+
 // violations returns where a value violates a JSON schema. It supports the features that the schemas
 // here use.
 func violations(document, schema map[string]any, value any, where string) (wrong []string) {
 	if ref, ok := schema["$ref"].(string); ok {
-		to := resolve(document, ref)
-		if to == nil {
-			return []string{fmt.Sprintf("%s refers to %s, which the document does not have", where, ref)}
-		}
-		return violations(document, to, value, where)
+		return violations(document, resolve(document, ref), value, where)
 	}
 	if choices, ok := schema["anyOf"].([]any); ok {
 		for _, choice := range choices {

@@ -26,6 +26,11 @@ func TestOpenAPI_DocumentsAllAnswers(t *testing.T) {
 	if diff := describedRoutes(document, server.api.Routes); len(diff) > 0 {
 		t.Errorf("routes: %s", strings.Join(diff, "\n"))
 	}
+	for _, ref := range refs(document) {
+		if resolve(document, ref) == nil {
+			t.Errorf("the document refers to %s, which it does not have", ref)
+		}
+	}
 	seen := map[string]bool{"GET openapi.json 200": true}
 	for _, exchanges := range transcripts() {
 		for _, x := range exchanges {

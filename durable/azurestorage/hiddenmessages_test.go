@@ -17,7 +17,7 @@ import (
 // storedState is the state of an instance "i" without an unexplained hidden message.
 type storedState struct {
 	name     string
-	state    provider.InstanceState // of "i"; the execution is "e" if it is not set
+	state    provider.InstanceState // of "i"
 	past     []history.Event
 	messages []provider.TaskMessage
 	want     []string // messages of an export

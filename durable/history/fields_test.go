@@ -68,7 +68,7 @@ func TestVisitFields_VisitsEachFieldOnce(t *testing.T) {
 			}
 		}
 		if fields.set {
-			t.Errorf("VisitFields tells Since that a %s without values has a value; .NET would get a null member", kind)
+			t.Errorf("VisitFields passes true to Since for a %s without values; .NET would get a null member", kind)
 		}
 		if fields.newest > history.RecordVersion {
 			t.Errorf("VisitFields passes version %d to Since for %s, and RecordVersion is %d", fields.newest, kind, history.RecordVersion)

@@ -114,9 +114,9 @@ func TestNext_StartsTheLongestPartThatTheProcessorsHaveRoomFor(t *testing.T) {
 	}
 }
 
-func TestLimit_IsFiveTimesTheMeasuredTimeAndAtLeastFiveMinutes(t *testing.T) {
-	m := times{parts: map[string][2]measured{"quick": {{time.Second, time.Second}}, "slow": {{2 * time.Minute, time.Second}}}}
-	for name, want := range map[string]time.Duration{"quick": 5 * time.Minute, "slow": 10 * time.Minute, "new": 30 * time.Minute} {
+func TestLimit_IsFiveTimesTheMeasuredTimeAndAtLeastTenMinutes(t *testing.T) {
+	m := times{parts: map[string][2]measured{"quick": {{time.Second, time.Second}}, "slow": {{3 * time.Minute, time.Second}}}}
+	for name, want := range map[string]time.Duration{"quick": 10 * time.Minute, "slow": 15 * time.Minute, "new": 30 * time.Minute} {
 		if got := m.limit(part{name: name}); got != want {
 			t.Errorf("limit of %s: %v; want %v", name, got, want)
 		}

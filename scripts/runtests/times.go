@@ -70,13 +70,13 @@ func (t times) of(p part) measured {
 func (m measured) share() float64 { return max(0.1, m.cpu.Seconds()/m.wall.Seconds()) }
 
 // limit is the time without progress after which a part has failed: five times the measured time of the whole
-// part, at least five minutes because a disk can be slow for minutes, and half an hour for a part that was never
+// part, at least ten minutes because a disk can be slow for minutes and a test waits up to four, and half an hour for a part that was never
 // measured or that compiles. A build has no limit, because the compiler may have nothing in its cache.
 func (t times) limit(p part) time.Duration {
 	if t.parts[p.name][b2i(t.full)].wall == 0 || p.layer == bugs {
 		return 30 * time.Minute
 	}
-	return max(5*time.Minute, 5*t.of(p).wall)
+	return max(10*time.Minute, 5*t.of(p).wall)
 }
 
 // order sorts builds before tests, and tests by time, longest first.

@@ -206,7 +206,7 @@ func (o *owner) serve(ctx context.Context) {
 	h, done := o.handle.hub, o.served
 	go func() { // stopServing waits for it
 		defer close(done)
-		_ = o.drainSince(ctx, o.opened) // earlier mail is processed first; after an error it is processed later
+		_ = o.drainSince(ctx, o.opened) // mail from before the opening is processed first; after an error it is processed later
 		var feeding sync.WaitGroup
 		feeding.Go(func() {
 			for {

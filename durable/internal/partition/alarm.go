@@ -13,7 +13,7 @@ type alarm struct {
 	slot int    // index in the heap; -1 if the alarm has fired or was stopped
 }
 
-// alarms is a heap of alarms, earliest first.
+// alarms is a heap of alarms, earliest first. Callers hold work.mu.
 type alarms []*alarm
 
 // set adds an alarm.

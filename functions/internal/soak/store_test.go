@@ -136,8 +136,8 @@ func (s *store) logConfig() partitionlog.Config {
 
 // remains returns what the hub still has although all instances and entities are gone. While
 // workers run it looks at the storage only. It allows the given number of messages. It also allows blobs
-// with the start of an instance that was never seen: the client got no answer, and a process that is not
-// killed deletes such a blob after an hour.
+// with the start of an instance that was never seen. Its client got no answer. The process that has sent it
+// deletes the blob after an hour, unless it is killed.
 func (s *store) remains(ctx context.Context, held int, neverSeen func(id string) bool) (left []string, err error) {
 	if s.kind != "azure" {
 		return nil, nil
