@@ -70,10 +70,11 @@ func (t times) of(p part) measured {
 func (m measured) share() float64 { return max(0.1, m.cpu.Seconds()/m.wall.Seconds()) }
 
 // limit is the time without progress after which a part has failed: five times the measured time of the whole
-// part, at least ten minutes because a disk can be slow for minutes and a test waits up to four, and half an hour for a part that was never
-// measured or that compiles. A build has no limit, because the compiler may have nothing in its cache.
+// part, at least ten minutes because a disk can be slow for minutes and a test waits up to four. It is half an
+// hour for a part that was never measured, that compiles, or whose tests run many seeds each. A build has no
+// limit, because the compiler may have nothing in its cache.
 func (t times) limit(p part) time.Duration {
-	if t.parts[p.name][b2i(t.full)].wall == 0 || p.layer == bugs {
+	if t.parts[p.name][b2i(t.full)].wall == 0 || p.layer == bugs || p.layer == simulations {
 		return 30 * time.Minute
 	}
 	return max(10*time.Minute, 5*t.of(p).wall)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
@@ -50,7 +51,7 @@ type Counter struct {
 // nil. It derives the services from the endpoints in the connection string.
 func NewCounter(connection string, next policy.Transporter) *Counter {
 	if next == nil {
-		next = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+		next = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 2 * time.Second}}
 	}
 	c := &Counter{next: next, services: map[string]string{}, counts: map[Call]int{}}
 	for part := range strings.SplitSeq(connection, ";") {
