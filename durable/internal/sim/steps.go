@@ -41,8 +41,8 @@ func placeOf(key string) (path string, at place) {
 }
 
 // check records the beginning of a step and returns the broken rules. hasEnded says whether its
-// instance has ended, isLate whether its process was frozen. skew is how far the clock of its worker is
-// ahead. A worker numbers the calls of a poll by its clock, so a number may decrease only with the skew.
+// instance has ended, isLate whether its process was frozen. The clock of its worker is
+// ahead by skew. A worker numbers the calls of a poll by its clock, so a number may decrease only with the skew.
 func (r *stepRuns) check(t Task, kind inlineKind, info durable.ActivityInfo, skew time.Duration, hasEnded, isLate bool) (faults []string) {
 	if r.begun == nil {
 		*r = stepRuns{map[string]place{}, map[string]int{}, map[string]string{}, map[string]pollCall{}}
