@@ -31,9 +31,10 @@ type Config struct {
 	// including r. Delay is called once for each request, when it is sent. Default: no delay.
 	Delay func(r Request, underway int) time.Duration
 
-	// Bandwidth returns the transfer rate of a response's body in bytes per second. 0 means an
-	// immediate transfer; default: 0. It must depend only on its argument and on the state that
-	// the test controls.
+	// Bandwidth returns the transfer rate of the bodies of a request and of its response, in bytes
+	// per second. 0 means an immediate transfer; default: 0. It must depend only on its argument
+	// and on the state that the test controls. A request whose context ends during the transfer
+	// has no effect.
 	Bandwidth func(Request) int
 
 	// Loose makes the account guarantee only what the service documents. Messages are then

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
@@ -60,4 +61,27 @@ func TestDownload_IsCutOff(t *testing.T) {
 	if content, err := io.ReadAll(resp.Body); err == nil || len(content) == 0 || len(content) >= 1004 {
 		t.Errorf("read %d bytes, %v; want some of 1004 and an error", len(content), err)
 	}
+}
+
+func TestUpload_ArrivesAtTheBandwidthOrHasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := azsim.New(azsim.Config{Bandwidth: func(r azsim.Request) int { return map[bool]int{true: 100}[r.Operation == "AppendBlock"] }})
+		b := create(t, blobs(t, a, a.Worker("w")), "log")
+		appendWithin := func(limit time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			_, err := b.AppendBlock(ctx, streaming.NopCloser(strings.NewReader(strings.Repeat("x", 1000))), nil)
+			return err
+		}
+		if err := appendWithin(9 * time.Second); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a transfer of 10s within 9s: %v; want %v", err, context.DeadlineExceeded)
+		}
+		began := time.Now()
+		if err := appendWithin(time.Minute); err != nil || time.Since(began) != 10*time.Second {
+			t.Errorf("took %v, %v; want 10s", time.Since(began), err)
+		}
+		if found := a.Blobs(); len(found) != 1 || len(found[0].Content) != 1000 {
+			t.Errorf("the account has %d blobs, want one of 1000 bytes", len(found))
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // Worker is a process that uses the account: the transport of its clients. For the account, a
@@ -134,6 +135,9 @@ func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 	r.Number = w.requests
 	w.mu.Unlock()
 	x := exchange{w: w, a: w.account, r: r, asked: time.Now(), done: make(chan struct{})}
+	if err := x.upload(ctx); err != nil {
+		return nil, err
+	}
 	if !x.a.enter() {
 		return nil, errEnded
 	}
@@ -160,6 +164,18 @@ func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 		resp.Body = newDownload(ctx, &x, answer.body)
 	}
 	return resp, nil
+}
+
+// upload waits for the transfer of the request's body.
+func (x *exchange) upload(ctx context.Context) error {
+	if x.a.cfg.Bandwidth == nil || len(x.r.Body) == 0 {
+		return nil
+	}
+	rate := x.a.cfg.Bandwidth(*x.r)
+	if rate == 0 || pause.For(ctx, time.Duration(len(x.r.Body))*time.Second/time.Duration(rate)) {
+		return nil
+	}
+	return context.Cause(ctx)
 }
 
 // exchange is a request in flight and its response.

@@ -346,6 +346,29 @@ func TestLog_AForeignAppendEndsTheOwnership(t *testing.T) {
 	})
 }
 
+// A connection transfers each part of a group in 20 to 30 seconds, longer than the lease duration. The
+// group is appended, and the lease is renewed meanwhile.
+func TestLog_AppendsOverASlowConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, azsim.Config{Bandwidth: func(r azsim.Request) int { return map[bool]int{true: 10}[r.Operation == "AppendBlock"] }})
+		cfg := w.config(chaintest.NewProcess(w.account.Worker("owner")))
+		l, _ := open(t, cfg)
+		began := time.Now()
+		defer time.AfterFunc(time.Hour, l.Abandon).Stop() // else an endless Append hangs
+		if err := l.Append(1, make([]byte, 2*cfg.MaxBlock)); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < time.Minute || took > 5*time.Minute {
+			t.Errorf("the append took %v; want some minutes", took)
+		}
+		if err := l.Close(false); err != nil {
+			t.Error(err)
+		}
+		w.account.Wait()
+	})
+}
+
 func TestLog_AnAppendThatIsStoredAlreadySucceeds(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
 		own := l.current

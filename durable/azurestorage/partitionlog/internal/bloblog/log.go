@@ -278,18 +278,21 @@ func (l *Log) appendTo(b *ownBlob, f chain.Frame) error {
 			l.buf = nil
 		}
 	}()
-	doubt := false
+	doubt, limit := false, l.cfg.Lease/3
 	for delay := store.FirstRetryDelay; ; delay = min(2*delay, time.Second) {
 		if !l.IsValid() {
 			return l.lose(errLeaseExpired)
 		}
-		err := l.once(func(ctx context.Context) error {
+		err := l.once(limit, func(ctx context.Context) error {
 			_, _, err := b.Append(ctx, l.buf, b.leaseID, b.offset)
 			return err
 		})
 		if store.CodeOf(err) == store.CodeAppendPosition {
 			doubt = true
-			err = l.compare(b)
+			err = l.compare(b, limit)
+		}
+		if errors.Is(err, context.DeadlineExceeded) { // the connection may be slow
+			limit = min(2*limit, maxAppendTimeout)
 		}
 		switch {
 		case err == nil:
@@ -309,9 +312,13 @@ func (l *Log) appendTo(b *ownBlob, f chain.Frame) error {
 	}
 }
 
-// once makes a request with a timeout of a third of the lease duration.
-func (l *Log) once(ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(l.own, l.cfg.Lease/3)
+// maxAppendTimeout limits an attempt to append. The first attempt may take a third of the lease
+// duration. After each timeout, the limit is doubled.
+const maxAppendTimeout = time.Minute
+
+// once makes a request with a timeout.
+func (l *Log) once(timeout time.Duration, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(l.own, timeout)
 	defer cancel()
 	return ask(ctx)
 }
@@ -320,8 +327,8 @@ func (l *Log) once(ask func(context.Context) error) error {
 var errForeignAppend = errors.New("another process appended at this offset")
 
 // compare returns nil if the blob has the intended content at the offset of the append.
-func (l *Log) compare(b *ownBlob) error {
-	return l.once(func(ctx context.Context) error {
+func (l *Log) compare(b *ownBlob, timeout time.Duration) error {
+	return l.once(timeout, func(ctx context.Context) error {
 		part, err := b.Read(ctx, b.offset, int64(len(l.buf)))
 		if err == nil && (!b.Is(part) || string(part.Content) != string(l.buf)) {
 			return errForeignAppend

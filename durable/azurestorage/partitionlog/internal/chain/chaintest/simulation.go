@@ -53,7 +53,8 @@ func NewAccount(t *testing.T, cfg azsim.Config) *azsim.Account {
 }
 
 // FaultyConfig is the configuration of an account with [RandomFaults]. For every third seed,
-// mailboxes are downloaded at 40 bytes per second until stop returns true.
+// mailboxes are downloaded at 40 bytes per second until stop returns true. For another third, each
+// twentieth append is transferred at 10 bytes per second.
 func FaultyConfig(seed, oneOf uint64, stop func() bool) azsim.Config {
 	faults := RandomFaults(oneOf, stop)
 	return azsim.Config{
@@ -67,6 +68,9 @@ func FaultyConfig(seed, oneOf uint64, stop func() bool) azsim.Config {
 		Bandwidth: func(r azsim.Request) int {
 			if seed%3 == 0 && !stop() && r.Operation == "GetBlob" && strings.Contains(r.Path, "/mail-") {
 				return 40
+			}
+			if seed%3 == 1 && !stop() && r.Operation == "AppendBlock" && r.Roll/11%20 == 0 {
+				return 10
 			}
 			return 0
 		},
