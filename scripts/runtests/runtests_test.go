@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -111,6 +113,30 @@ func TestNext_StartsTheLongestPartThatTheProcessorsHaveRoomFor(t *testing.T) {
 	delete(running, "computes")
 	if got := start(); !slices.Equal(got, []string{"short"}) {
 		t.Errorf("started %v; want the rest", got)
+	}
+}
+
+// A simulation has a processor of its own, also if it was measured while others ran. At most two parts per
+// processor run at the same time, also if each of them only waits.
+func TestNext_LimitsTheNumberOfParts(t *testing.T) {
+	m := times{parts: map[string][2]measured{}}
+	running, built := map[string]part{}, map[string]bool{}
+	seeds := func(name string) part { return part{name: name, env: oneCPU} }
+	m.parts["seeds"] = [2]measured{{100 * time.Second, 20 * time.Second}}
+	running["seeds"] = seeds("seeds")
+	if i := next(m, []part{seeds("more seeds")}, running, built, nil, 1.5); i >= 0 {
+		t.Error("two simulations share a processor")
+	}
+	for n := range 2*runtime.NumCPU() - 1 {
+		name := fmt.Sprint("waits ", n)
+		m.parts[name] = [2]measured{{time.Hour, time.Second}}
+		if i := next(m, []part{{name: name}}, running, built, nil, 100); i < 0 {
+			t.Errorf("%s is not started beside %d others", name, len(running))
+		}
+		running[name] = part{name: name}
+	}
+	if i := next(m, []part{{name: "waits 0"}}, running, built, nil, 100); i >= 0 {
+		t.Errorf("a part is started beside %d others", len(running))
 	}
 }
 

@@ -22,7 +22,8 @@ type result struct {
 var errBuildFailed = errors.New("not run, because its build failed")
 
 // schedule runs the parts: builds first, then the longest parts. It starts a part only if the processors have
-// room for the share that the part used in its measurement.
+// room for its share, and runs at most two parts per processor: with more, parts that wait for a server on the
+// same machine take many times as long.
 func schedule(ctx context.Context, r *run, parts []part) []result {
 	var (
 		pending  = slices.Clone(parts)
@@ -62,15 +63,18 @@ func schedule(ctx context.Context, r *run, parts []part) []result {
 
 // next returns the index of the pending part to start, or -1 if a running part must end first.
 func next(t times, pending []part, running map[string]part, built, failed map[string]bool, capacity float64) int {
+	if len(running) >= 2*runtime.NumCPU() {
+		return -1
+	}
 	used := 0.0
 	for _, p := range running {
-		used += t.of(p).share()
+		used += t.shareOf(p)
 	}
 	for i, p := range pending {
 		if p.requires != "" && !built[p.requires] && !failed[p.requires] {
 			continue
 		}
-		if len(running) == 0 || failed[p.requires] || used+t.of(p).share() <= capacity {
+		if len(running) == 0 || failed[p.requires] || used+t.shareOf(p) <= capacity {
 			return i
 		}
 	}

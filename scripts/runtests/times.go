@@ -66,8 +66,15 @@ func (t times) of(p part) measured {
 	return m
 }
 
-// share returns the average number of busy processors, at least 0.1.
-func (m measured) share() float64 { return max(0.1, m.cpu.Seconds()/m.wall.Seconds()) }
+// shareOf returns the average number of processors that a part keeps busy, at least 0.1. A simulation never
+// waits, so it has a processor of its own, also if it had to share one in its measurement.
+func (t times) shareOf(p part) float64 {
+	if p.layer == bugs || slices.Contains(p.env, oneCPU[0]) {
+		return 1
+	}
+	m := t.of(p)
+	return max(0.1, m.cpu.Seconds()/m.wall.Seconds())
+}
 
 // limit is the time without progress after which a part has failed: five times the measured time of the whole
 // part, at least ten minutes because a disk can be slow for minutes and a test waits up to four. It is half an
