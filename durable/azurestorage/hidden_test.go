@@ -98,6 +98,57 @@ func TestHiddenMessages_AreKeptIfTheyCannotBeReceived(t *testing.T) {
 	})
 }
 
+// A suspension acts on a running instance at once, although the start of another execution is hidden. Its
+// client has not inserted a row, so the start is hidden for minutes.
+func TestHiddenMessages_AStartOfAnotherExecutionDoesNotDelayASuspension(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		h, _ := idleInstance(t, "i")
+		if err := h.Send(t.Context(), startMessage("i", "another", `1`)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		control(t, h, "i", &history.ExecutionSuspended{Header: history.NewHeader(time.Now())})
+		sent := time.Now()
+		item := mustNext(t, h)
+		if got := eventTypes(item.Messages); got != "ExecutionSuspended " || len(item.History) == 0 {
+			t.Errorf("delivered %sto an instance with %d past events; want the suspension of the running instance", got, len(item.History))
+		}
+		if late := time.Since(sent); late > time.Second {
+			t.Errorf("the suspension was delivered after %v", late)
+		}
+	})
+}
+
+// Suspensions and resumptions of an instance that has not started are delivered again only when their own
+// delays end: about ten times in ten minutes.
+func TestHiddenMessages_WithoutAStartDoNotEndEachOthersDelays(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		var updates atomic.Int32
+		counter := newCounter(t)
+		counter.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+			if call.Name == "UpdateMessage" {
+				updates.Add(1)
+			}
+			return next()
+		}
+		cfg := testConfig(t)
+		cfg.Transport = counter
+		h, _ := idleInstanceIn(t, cfg, "warm-up")
+		const each = 15
+		for range each {
+			control(t, h, "i", &history.ExecutionSuspended{Header: history.NewHeader(time.Now())})
+			control(t, h, "i", &history.ExecutionResumed{Header: history.NewHeader(time.Now())})
+			time.Sleep(time.Second)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := updates.Load(); n > 2*each*12 {
+			t.Errorf("%d messages were updated %d times in 10 minutes, want at most 12 each", 2*each, n)
+		}
+	})
+}
+
 // A start that this process hides is not missing, and is not sent again.
 func TestHiddenMessages_AHiddenStartIsNotMissing(t *testing.T) {
 	inStartedBubble(t, func(t *testing.T, h *TaskHub, _ func()) {

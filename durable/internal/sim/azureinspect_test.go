@@ -31,6 +31,7 @@ import (
 //  6. No activity was delivered while a worker was running it and could keep its message hidden.
 //  7. No undecodable message was lost.
 //  8. No message or row referred to a deleted blob at any time.
+//  9. No message was hidden or renewed more than maxUpdates times.
 func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
 	in := inspection{written: map[historyRow]bool{}, purged: map[string]time.Duration{}, committed: map[string]time.Duration{}, received: map[string]time.Duration{}, sent: map[string]bool{}}
 	for _, e := range a.account.Log() {
@@ -54,7 +55,24 @@ func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
 	for _, run := range runs {
 		in.run(run)
 	}
-	return slices.Concat(in.faults, a.lostStrangers(), a.watch.faults, concurrentReaders(a.account.Log()), deliveredTwice(a.account.Log(), runs))
+	return slices.Concat(in.faults, a.lostStrangers(), a.watch.faults, concurrentReaders(a.account.Log()), deliveredTwice(a.account.Log(), runs), updatedTooOften(a.account.Log()))
+}
+
+// maxUpdates is the maximum number of updates of a message. An abandoned message is received after 2, 4, 8
+// seconds and so on, up to 10 minutes, so several hours of simulated time take fewer updates.
+const maxUpdates = 60
+
+// updatedTooOften returns the messages that were updated more than maxUpdates times.
+func updatedTooOften(log []azsim.Entry) (faults []string) {
+	updates := map[string]int{}
+	for _, e := range log {
+		if e.Operation == "UpdateMessage" && e.Status == 204 {
+			if updates[e.Path]++; updates[e.Path] == maxUpdates+1 {
+				faults = append(faults, fmt.Sprintf("at %v %s was updated %d times", e.AppliedAt, e.Path, maxUpdates+1))
+			}
+		}
+	}
+	return faults
 }
 
 // inspection is the result of the requests so far.

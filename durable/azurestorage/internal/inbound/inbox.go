@@ -159,7 +159,7 @@ func (b *Inbox) load(r *Reading, s *slot, batch *messageBatch) {
 		b.awaitInstanceRow(r.Context, batch, loaded)
 	}
 	for loaded != nil { // nil if the reading has ended; releasePartition then releases the messages
-		if start := b.endPause(r, batch); start != nil {
+		if start := b.endPause(r, batch, loaded); start != nil {
 			executionID, first = start.Target().ExecutionID, start.Event()
 			loaded = b.read(r.Context, s.id, executionID, first)
 			continue
@@ -199,21 +199,27 @@ func (b *Inbox) load(r *Reading, s *slot, batch *messageBatch) {
 
 // endPause adds the hidden messages of an instance to a batch that suspends or resumes the instance.
 // Messages that do not belong to the batch are delivered after it. If one of the added messages is a
-// start, endPause returns it. The caller must then load its execution.
-func (b *Inbox) endPause(r *Reading, batch *messageBatch) (start *inflight.Delivery) {
+// start, endPause returns it. The caller must then load its execution. It adds no messages if the instance
+// is not running and has no start to deliver: each of its messages would be hidden again.
+func (b *Inbox) endPause(r *Reading, batch *messageBatch, loaded *instances.Instance) (start *inflight.Delivery) {
 	b.mu.Lock()
-	ends, id := slices.ContainsFunc(batch.deliveries, (*inflight.Delivery).EndsPause), batch.deliveries[0].Target().InstanceID
+	first := batch.deliveries[0]
+	ends, id := slices.ContainsFunc(batch.deliveries, (*inflight.Delivery).EndsPause), first.Target().InstanceID
 	b.mu.Unlock()
-	if !ends {
+	isRunning := loaded.Known.Started && loaded.Known.Ended == nil
+	if !ends || !isRunning && !first.IsStart() && !b.held.Hidden.CanStart(id, loaded.Row) {
 		return nil
 	}
 	again := r.receiveHidden(id)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if isRunning && batch.executionID == "" { // the start of another execution is delivered after the batch
+		batch.executionID = loaded.ExecutionID
+	}
 	for _, d := range batch.join(again) {
 		b.place(r, d)
 	}
-	if first := batch.deliveries[0]; first.IsStart() && slices.Contains(again, first) {
+	if first = batch.deliveries[0]; first.IsStart() && slices.Contains(again, first) {
 		return first
 	}
 	return nil

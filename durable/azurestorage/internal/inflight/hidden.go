@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -33,6 +34,8 @@ type hiddenMessage struct {
 	queue *store.Queue
 	msg   store.Message
 	start history.OrchestrationInstance // the execution that the message starts; empty if it is not a start
+
+	startsChild bool
 }
 
 // size returns the approximate memory size of the message.
@@ -46,7 +49,7 @@ func (h *hiddenMessages) Add(q *store.Queue, m store.Message, message *provider.
 	}
 	added := hiddenMessage{queue: q, msg: m}
 	if start, ok := message.Event.(*history.ExecutionStarted); ok {
-		added.start = start.Instance
+		added.start, added.startsChild = start.Instance, start.Parent != nil
 	}
 	h.keep(message.Target.InstanceID, added)
 }
@@ -114,10 +117,27 @@ func (h *hiddenMessages) take(instanceID string, wanted func(hiddenMessage) bool
 
 // HasStart reports whether the start message of an instance is hidden.
 func (h *hiddenMessages) HasStart(instance history.OrchestrationInstance) bool {
+	return h.has(instance.InstanceID, func(one hiddenMessage) bool {
+		return one.start == instance && one.msg.HiddenUntil().After(time.Now())
+	})
+}
+
+// CanStart reports whether a start message of an instance is hidden that can be delivered beside the
+// instance's row. row may be nil. The start of a child needs no row. A start whose delay has ended counts
+// until a poll receives it.
+func (h *hiddenMessages) CanStart(instanceID string, row *wire.InstanceRow) bool {
+	return h.has(instanceID, func(one hiddenMessage) bool {
+		return one.startsChild || row != nil && one.start.InstanceID != "" &&
+			(row.State.Instance.ExecutionID == "" || one.start == row.State.Instance)
+	})
+}
+
+// has reports whether an instance has a hidden message for which wanted returns true.
+func (h *hiddenMessages) has(instanceID string, wanted func(hiddenMessage) bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, one := range h.byInstance[instance.InstanceID] {
-		if one.start == instance && one.msg.HiddenUntil().After(time.Now()) {
+	for _, one := range h.byInstance[instanceID] {
+		if wanted(one) {
 			return true
 		}
 	}
