@@ -19,8 +19,8 @@ import (
 const maxHiddenBytes = 8 << 20
 
 // hiddenMessages holds the abandoned messages of instances until their delays end, with their
-// receipts. A suspension or a resumption is delivered together with the hidden messages of its instance:
-// a suspension has no effect without the start message. A resumption also makes hidden activities
+// receipts. A suspension or a resumption is delivered together with the hidden messages of its instance if they
+// can be delivered: a suspension has no effect without the start message. A resumption also makes hidden activities
 // visible. Messages that another process abandoned, or this process before a restart, appear when their
 // delays end.
 type hiddenMessages struct {
@@ -35,7 +35,7 @@ type hiddenMessage struct {
 	msg   store.Message
 	start history.OrchestrationInstance // the execution that the message starts; empty if it is not a start
 
-	startsChild bool
+	startsChild bool // the message starts a child, which needs no row
 }
 
 // size returns the approximate memory size of the message.
