@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -197,4 +198,35 @@ func TestHeldBack_VerbsActWithinASecond(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A suspension acts within a second, also if the delay of the start message ends at the same time.
+func TestHeldBack_SuspensionsMeetRedeliveredStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &heldBack{cause: "an unknown function", account: azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})}
+		defer h.account.End()
+		h.second.Store(true)
+		c, stop := h.work(t, "worker", h.registry(), "")
+		defer stop()
+		var suspending sync.WaitGroup
+		began := time.Now()
+		for i := range 400 {
+			suspending.Go(func() {
+				id := durable.InstanceID(fmt.Sprint("instance ", i))
+				if _, err := c.StartByName(t.Context(), "Held", nil, id); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Until(began.Add(2*time.Second + time.Duration(i)*time.Millisecond)))
+				if err := c.Suspend(t.Context(), id, "a pause"); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second)
+				state, err := c.Status(t.Context(), id, durable.Fetch{})
+				if err != nil || state.Status != history.Suspended {
+					t.Errorf("%s: %v, %v after a second, want %v", id, state.Status, err, history.Suspended)
+				}
+			})
+		}
+		suspending.Wait()
+	})
 }

@@ -197,7 +197,8 @@ func (b *Inbox) load(r *Reading, s *slot, batch *messageBatch) {
 	}
 }
 
-// endPause adds the hidden messages of an instance to a batch that suspends or resumes the instance.
+// endPause adds the hidden messages of an instance to a batch that suspends or resumes the instance, and to a
+// batch that starts it if the suspension or resumption is hidden.
 // Messages that do not belong to the batch are delivered after it. If one of the added messages is a
 // start, endPause returns it. The caller must then load its execution. It adds no messages if the instance
 // is not running and has no start to deliver: each of its messages would be hidden again.
@@ -206,6 +207,7 @@ func (b *Inbox) endPause(r *Reading, batch *messageBatch, loaded *instances.Inst
 	first := batch.deliveries[0]
 	ends, id := slices.ContainsFunc(batch.deliveries, (*inflight.Delivery).EndsPause), first.Target().InstanceID
 	b.mu.Unlock()
+	ends = ends || first.IsStart() && b.held.Hidden.HasPauseEnd(id)
 	isRunning := loaded.Known.Started && loaded.Known.Ended == nil
 	if !ends || !isRunning && !first.IsStart() && !b.held.Hidden.CanStart(id, loaded.Row) {
 		return nil

@@ -77,8 +77,10 @@ func (d *Delivery) Resumes() bool { return d.Event().Type() == history.TypeExecu
 
 // EndsPause reports whether the message ends the delays of the hidden messages of its instance. A
 // termination acts without them.
-func (d *Delivery) EndsPause() bool {
-	return d.Resumes() || d.Event().Type() == history.TypeExecutionSuspended
+func (d *Delivery) EndsPause() bool { return endsPause(d.Event()) }
+
+func endsPause(ev history.Event) bool {
+	return ev.Type() == history.TypeExecutionResumed || ev.Type() == history.TypeExecutionSuspended
 }
 
 // IsStart reports whether the message starts an execution.

@@ -20,8 +20,9 @@ const maxHiddenBytes = 8 << 20
 
 // hiddenMessages holds the abandoned messages of instances until their delays end, with their
 // receipts. A suspension or a resumption is delivered together with the hidden messages of its instance if they
-// can be delivered: a suspension has no effect without the start message. A resumption also makes hidden activities
-// visible. Messages that another process abandoned, or this process before a restart, appear when their
+// can be delivered: a suspension has no effect without the start message. If a poll receives the start message at
+// the same time, the suspension is hidden and is delivered with the start. A resumption also makes hidden
+// activities visible. Messages that another process abandoned, or this process before a restart, appear when their
 // delays end.
 type hiddenMessages struct {
 	mu         sync.Mutex                          // protects the following
@@ -36,6 +37,7 @@ type hiddenMessage struct {
 	start history.OrchestrationInstance // the execution that the message starts; empty if it is not a start
 
 	startsChild bool // the message starts a child, which needs no row
+	endsPause   bool // the message is a suspension or a resumption
 }
 
 // size returns the approximate memory size of the message.
@@ -47,7 +49,7 @@ func (h *hiddenMessages) Add(q *store.Queue, m store.Message, message *provider.
 	if provider.DueTime(*message).After(time.Now()) {
 		return
 	}
-	added := hiddenMessage{queue: q, msg: m}
+	added := hiddenMessage{queue: q, msg: m, endsPause: endsPause(message.Event)}
 	if start, ok := message.Event.(*history.ExecutionStarted); ok {
 		added.start, added.startsChild = start.Instance, start.Parent != nil
 	}
@@ -130,6 +132,11 @@ func (h *hiddenMessages) CanStart(instanceID string, row *wire.InstanceRow) bool
 		return one.startsChild || row != nil && one.start.InstanceID != "" &&
 			(row.State.Instance.ExecutionID == "" || one.start == row.State.Instance)
 	})
+}
+
+// HasPauseEnd reports whether a suspension or a resumption of an instance is hidden.
+func (h *hiddenMessages) HasPauseEnd(instanceID string) bool {
+	return h.has(instanceID, func(one hiddenMessage) bool { return one.endsPause })
 }
 
 // has reports whether an instance has a hidden message for which wanted returns true.

@@ -18,7 +18,7 @@ func TestHiddenMessages_AreLimitedAndReturnedOldestFirst(t *testing.T) {
 		began := time.Now()
 		var h hiddenMessages
 		add := func(instanceID string, m store.Message) {
-			h.Add(nil, m, &provider.TaskMessage{Target: history.OrchestrationInstance{InstanceID: instanceID}})
+			h.Add(nil, m, &provider.TaskMessage{Event: &history.EventRaised{}, Target: history.OrchestrationInstance{InstanceID: instanceID}})
 		}
 		take := func(instanceID string) []hiddenMessage {
 			return h.take(instanceID, func(hiddenMessage) bool { return true })
