@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/runs"
 )
 
 // Problem describes damage to a hub.
@@ -136,7 +137,8 @@ func lostInfo(blobs []store.BlobInfo, configured int) (p Problem, records bool) 
 type logFacts struct {
 	damage   error    // reason why the log is unreadable
 	named    []string // files of the base
-	unread   error    // reason why the mailbox position is unreadable
+	damaged  []*runs.DamageError
+	unread   error // reason why the mailbox position is unreadable
 	position mailbox.Position
 }
 
@@ -165,8 +167,20 @@ func problemsOf(partition int, has inventory, used bool, f logFacts) (all []Prob
 			Lost: fmt.Sprintf("the records of partition %d in these files, until they are restored", partition),
 		})
 	}
+	all = append(all, blockProblems(partition, f.damaged)...)
 	if p, damaged := mailProblem(partition, has, used, f); damaged {
 		all = append(all, p)
+	}
+	return all
+}
+
+// blockProblems returns the problems of damaged parts of base files.
+func blockProblems(partition int, damaged []*runs.DamageError) (all []Problem) {
+	for _, d := range damaged {
+		all = append(all, Problem{
+			What: fmt.Sprintf("p%02d/%s: damaged at byte %d: %v", partition, d.File, d.Offset, d.Cause),
+			Lost: fmt.Sprintf("some records of partition %d, until the file is restored; a list of instances names the affected range of IDs", partition),
+		})
 	}
 	return all
 }

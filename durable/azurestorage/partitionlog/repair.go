@@ -33,7 +33,8 @@ func (r *Report) Remaining() (n int) {
 	return n
 }
 
-// Repair looks for missing blobs of a hub and for damage in its logs. If apply is true, it makes the
+// Repair looks for missing blobs of a hub, and for damage in its logs and in its base files, which it reads
+// completely. If apply is true, it makes the
 // repairs that the report names. It never deletes or overwrites a blob. It fails with [ErrNoHub] if
 // the hub does not exist.
 // It fails with [provider.ErrHubBusy] if a process owns a partition whose mailbox needs a repair;
@@ -122,6 +123,9 @@ func (s *partitionHandle) facts(ctx context.Context) (f logFacts, err error) {
 		return f, err
 	}
 	f.named = v.base.Names()
+	if f.damaged, err = v.base.Damage(ctx); err != nil {
+		return f, errors.Join(err, v.base.Close())
+	}
 	stored, err := v.reader.MailPosition()
 	if err == nil {
 		f.position, err = positionOf(stored)

@@ -197,6 +197,41 @@ func TestRepair_ReportsAndRepairsMissingBlobs(t *testing.T) {
 	}
 }
 
+// A repair reads the base files completely and reports each damaged part.
+func TestRepair_ReportsDamagedBaseFiles(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		ids := s.filled()
+		damage := func(prefix string, at func(size int) int) (name string) {
+			for _, b := range s.account.Blobs() {
+				if strings.HasPrefix(b.Name, prefix) && b.Name > name {
+					name = b.Name
+				}
+			}
+			for _, b := range s.account.Blobs() {
+				if b.Name == name {
+					content := []byte(string(b.Content))
+					content[at(len(content))] ^= 1
+					s.put(b.Name, string(content))
+				}
+			}
+			return name
+		}
+		block := damage("p01/base-", func(int) int { return 1 })
+		tail := damage("p02/base-", func(size int) int { return size - 1 })
+		for _, apply := range []bool{false, true} {
+			r, err := s.repair(apply)
+			if err != nil {
+				s.Fatal(err)
+			}
+			all := problems(r)
+			if len(all) != 2 || !strings.HasPrefix(all[0], block+": damaged at byte 0: ") || !strings.HasPrefix(all[1], tail+": damaged at byte ") {
+				s.Errorf("found %q; want damage of %s and of %s", all, block, tail)
+			}
+		}
+		s.wantUsable(0, ids[0])
+	})
+}
+
 // Repair does not create a missing hub. A container with only the empty blobs of a deleted hub
 // counts as missing, too.
 func TestRepair_CreatesNoHub(t *testing.T) {

@@ -158,7 +158,7 @@ var verbs = []verb{
 			"a locked or busy entity. First stop all programs that start instances.",
 	},
 	{
-		name: "repair", does: "Finds missing blobs of a task hub in partition logs, and repairs what it can", run: command.repair,
+		name: "repair", does: "Finds missing and damaged blobs of a task hub in partition logs, and repairs what it can", run: command.repair,
 		more: "Without --apply it writes nothing, and the app may run. It never deletes anything. It exits with 1 if problems\n" +
 			"remain. If possible, first restore lost blobs from soft delete or a version.",
 		flags: func(f *flags) {

@@ -43,6 +43,44 @@ func (s *stage) readDamaged(name string, content []byte) error {
 	return s.View(func(r logstore.Reader) error { return s.hasAll(r, s.truth[s.last]) })
 }
 
+// Damage lists each damaged block, also several of one file, and continues after a missing file.
+func TestBase_ListsDamagedBlocks(t *testing.T) {
+	t.Parallel()
+	s := written(t)
+	s.files = &memoryFiles{files: maps.Clone(s.files.files), calls: map[string]int{}, bytes: map[string]int{}}
+	s.open()
+	var want []string
+	for i, f := range slices.Concat(s.version().runs[0].files, s.version().runs[1].files) {
+		if i == 0 {
+			delete(s.files.files, f.name)
+			continue
+		}
+		blocks, err := s.tailOf(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content := bytes.Clone(s.files.files[f.name])
+		for n, o := range blocks.blocks {
+			if n%3 != 1 { // two of three are damaged
+				content[o.offset+o.size/2] ^= 1
+				want = append(want, fmt.Sprint(f.name, " ", o.offset))
+			}
+		}
+		s.files.files[f.name] = content
+	}
+	damaged, err := s.Damage(t.Context())
+	var got []string
+	for _, d := range damaged {
+		got = append(got, fmt.Sprint(d.File, " ", d.Offset))
+	}
+	if err != nil || len(want) < 3 || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestBase_ReportsEachDamagedByte(t *testing.T) {
 	t.Parallel()
 	every := testshare.Amount(1, 5)

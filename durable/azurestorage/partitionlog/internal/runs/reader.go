@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"strconv"
 
@@ -93,6 +94,46 @@ func (b *Base) readBlocks(ctx context.Context, f *file, blocks []block) ([]byte,
 		}
 	}
 	return p, nil
+}
+
+// Damage reads all files and returns the damaged parts, by file and offset. It skips missing files.
+func (b *Base) Damage(ctx context.Context) (all []*DamageError, err error) {
+	for _, r := range b.version().runs {
+		for _, f := range r.files {
+			damaged, err := b.damageOf(ctx, f)
+			if err != nil && !errors.Is(err, ErrGone) {
+				return nil, err
+			}
+			all = append(all, damaged...)
+		}
+	}
+	return all, nil
+}
+
+// damageOf returns the damaged parts of a file.
+func (b *Base) damageOf(ctx context.Context, f *file) (all []*DamageError, err error) {
+	t, err := b.tailOf(f)
+	if damage, is := errors.AsType[*DamageError](err); is {
+		return []*DamageError{damage}, nil // only the tail says where the blocks are
+	}
+	if err != nil {
+		return nil, err
+	}
+	for rest := t.blocks; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].offset+rest[n].size-rest[0].offset <= readAhead {
+			n++
+		}
+		_, err := b.readBlocks(ctx, f, rest[:n])
+		if damage, is := errors.AsType[*DamageError](err); is {
+			all = append(all, damage)
+			n = 1 + slices.IndexFunc(rest, func(o block) bool { return int64(o.offset) == damage.Offset })
+		} else if err != nil {
+			return nil, err
+		}
+		rest = rest[n:]
+	}
+	return all, nil
 }
 
 // reader is a [logstore.Reader] of a version.
