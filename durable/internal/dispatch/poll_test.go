@@ -223,6 +223,43 @@ func TestPoll_EndsWithItsInstance(t *testing.T) {
 	})
 }
 
+// A call that returns after the end of its execution neither changes the instance nor schedules another call.
+func TestPoll_CallMayReturnAfterItsExecution(t *testing.T) {
+	for name, end := range map[string]history.Event{"terminated": &history.ExecutionTerminated{}, "ended by its code": &history.EventRaised{Name: "end"}} {
+		for _, isDone := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/done=%t", name, isDone), func(t *testing.T) {
+				bubble(t, func(b *bench) {
+					var calls atomic.Int32
+					b.work(one(func(x *replay.Execution, _ *string) (*string, error) {
+						step(x, "P", func(context.Context) (*string, error) { // ignores the end of its context
+							calls.Add(1)
+							time.Sleep(10 * time.Minute)
+							if isDone {
+								return new("too late"), nil
+							}
+							return nil, dispatch.ErrPollAgain
+						}, every(time.Hour))
+						waitEvent(x, "end")
+						return new("ended"), nil
+					}))
+					b.start("i", "O", nil)
+					time.Sleep(time.Minute)
+					b.send("i", end)
+					ended := b.end("i")
+					events := len(b.events("i"))
+					time.Sleep(10 * time.Hour)
+					if now := b.end("i"); now.Status != ended.Status || len(b.events("i")) != events {
+						t.Errorf("%v with %d events, then %v with %d", ended.Status, events, now.Status, len(b.events("i")))
+					}
+					if n := b.Pending(); n != 0 || calls.Load() != 1 {
+						t.Errorf("%d messages are left after %d calls; want none and 1 call", n, calls.Load())
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestPoll_WaitsForTheResumption(t *testing.T) {
 	for name, interval := range map[string]time.Duration{"in memory": 8 * time.Second, "asleep": time.Hour} {
 		t.Run(name, func(t *testing.T) {
