@@ -3,13 +3,20 @@ package outbound
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/inflight"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/boundary"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
@@ -67,6 +74,41 @@ func (testQueue) Announce()                                   {}
 func (testQueue) Claim(int) int                               { return 0 }
 func (testQueue) Unclaim()                                    {}
 func (testQueue) Admit(context.Context, []*inflight.Delivery) {}
+
+// slotQueue counts the slots that are freed.
+type slotQueue struct {
+	testQueue
+	freed int
+}
+
+func (q *slotQueue) Unclaim() { q.freed++ }
+
+// noAnswer loses the answers to all requests.
+type noAnswer struct{}
+
+func (noAnswer) Do(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
+
+// A claimed message frees its slot once if its blob cannot be written, also if the blob may exist.
+func TestPost_FreesTheSlotIfTheBlobCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service, err := azblob.NewClientWithNoCredential("http://blobs", &azblob.ClientOptions{ClientOptions: policy.ClientOptions{
+			Transport: noAnswer{}, Retry: policy.RetryOptions{MaxRetries: -1},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Sender{Monitor: monitor.New(slog.New(slog.DiscardHandler), nil, nil), Blobs: store.NewContainer(service, "http://blobs", "large")}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		to := &slotQueue{}
+		out := &Message{To: to, Claim: true, Env: &wire.Envelope{Message: &provider.TaskMessage{
+			Target: history.OrchestrationInstance{InstanceID: "a"}, Event: &history.EventRaised{Input: new(strings.Repeat("x", 100_000))},
+		}}}
+		if _, err := s.Post(ctx, out); err == nil || out.Blob == "" || to.freed != 1 {
+			t.Errorf("Post: %v with blob %q, freed %d slots; want an error, a blob and 1 slot", err, out.Blob, to.freed)
+		}
+	})
+}
 
 // testSafety is the safety of a message that another worker may have received if lost is true.
 type testSafety struct {
