@@ -16,7 +16,7 @@ func usual() amounts {
 	}
 	return amounts{
 		runs: 20, logRuns: 12, largeRuns: 6,
-		crashEvery: 6, largeEvery: 45, cutEvery: 4,
+		crashEvery: 6, largeEvery: 45, cutEvery: 2,
 		repetitions: 10, repeatedSeeds: 3,
 		foundAtMost: 40, bankTransfers: 600, whyStates: 600,
 	}

@@ -369,6 +369,26 @@ func TestLog_AppendsOverASlowConnection(t *testing.T) {
 	})
 }
 
+// A manifest deletes only blobs whose groups are all in the base.
+func TestLog_KeepsTheGroupsThatTheBaseLacks(t *testing.T) {
+	simulated(t, func(t *testing.T, _ *world, cfg Config, l *Log, _ *atomic.Bool) {
+		for n := range uint64(5) { // each group has a blob of its own
+			appendGroups(t, l, n+1, n+1)
+			l.Rotate()
+		}
+		if err := l.SetBase(2, []byte("base")); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(false); err != nil {
+			t.Fatal(err)
+		}
+		next, r := open(t, cfg)
+		wantGroups(t, r.Groups, 3, 5)
+		next.Abandon()
+		next.renewal.Wait()
+	})
+}
+
 func TestLog_AnAppendThatIsStoredAlreadySucceeds(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
 		own := l.current
