@@ -20,6 +20,8 @@
 //   - It appends a header to n+1.
 //   - It appends a seal with the nonce of n+1 to n. From then on n+1 is the current blob.
 //
+// It renews the leases on both blobs until it knows that the seal was appended.
+//
 // A former owner that was frozen may create n+1, but it cannot seal n. So the current blob is the
 // newest one if its predecessor has a seal for it, and otherwise the predecessor. In the second
 // case the newest blob is a leftover. The next roll-over deletes it. It does so only while the owner

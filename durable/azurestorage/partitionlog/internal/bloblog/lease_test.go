@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -192,6 +193,79 @@ func TestLog_SurvivesAnOutageThatIsShorterThanTheLease(t *testing.T) {
 		if !l.IsValid() {
 			t.Errorf("the log is lost: %v", l.Err())
 		}
+	})
+}
+
+// sealing runs a test while a log appends a seal. The service has applied it, and the owner retries
+// because it receives no response. release ends that.
+func sealing(t *testing.T, test func(t *testing.T, l *Log, other Config, release func())) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var lost atomic.Bool
+		w := newWorld(t, azsim.Config{MinLatency: time.Millisecond, MaxLatency: 2 * time.Millisecond, Decide: func(r azsim.Request) azsim.Fault {
+			isAppend := r.Operation == "AppendBlock" || r.Operation == "GetBlob"
+			if lost.Load() && r.Worker == "owner" && isAppend && strings.HasSuffix(r.Path, "log-0000000001") {
+				return azsim.FailAfter
+			}
+			return azsim.None
+		}})
+		l, _ := open(t, w.config(chaintest.NewProcess(w.account.Worker("owner"))))
+		appendGroups(t, l, 1, 1)
+		lost.Store(true)
+		l.Rotate()
+		var appended sync.WaitGroup
+		appended.Go(func() { _ = l.Append(2, group(2)) })
+		time.Sleep(time.Second)
+		test(t, l, w.config(chaintest.NewProcess(w.account.Worker("other"))), func() {
+			lost.Store(false)
+			appended.Wait()
+		})
+		l.Abandon()
+		appended.Wait()
+		l.renewal.Wait()
+		l.tasks.Wait()
+		w.account.Wait()
+	})
+}
+
+// The log may belong to the process that leases the next blob, so the owner renews both leases.
+func TestLog_RenewsBothLeasesWhileItSealsABlob(t *testing.T) {
+	t.Parallel()
+	sealing(t, func(t *testing.T, l *Log, other Config, release func()) {
+		for range 60 {
+			if next, _, err := Open(t.Context(), other); !errors.As(err, new(*HeldError)) {
+				if t.Errorf("Open by another process: %v; want a HeldError", err); err == nil {
+					next.Abandon()
+				}
+				return
+			}
+			time.Sleep(time.Second)
+		}
+		if release(); !l.IsValid() || l.history.last != 2 {
+			t.Errorf("the log ends with group %d: %v", l.history.last, l.Err())
+		}
+	})
+}
+
+// A process that deletes files confirms its ownership by a renewal. The lease on the sealed blob does
+// not suffice.
+func TestLog_RenewFailsIfTheNextBlobHasAnotherOwner(t *testing.T) {
+	t.Parallel()
+	sealing(t, func(t *testing.T, l *Log, other Config, _ func()) {
+		newest, _, err := l.chain.Find(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.chain.Blob(2).Break(t.Context(), newest.ETag); err != nil {
+			t.Fatal(err)
+		}
+		next, r := open(t, other)
+		wantGroups(t, r.Groups, 1, 1)
+		if err := l.Renew(t.Context()); store.StatusOf(err) != http.StatusConflict {
+			t.Errorf("Renew: %v; want a conflict", err)
+		}
+		next.Abandon()
+		next.renewal.Wait()
 	})
 }
 

@@ -395,17 +395,17 @@ func (l *Log) rollOver() error {
 		next, err = l.prepared()
 	}
 	if err == nil {
+		l.setBlobs(old, next)
 		err = l.appendTo(next, l.header(next.Number))
 	}
 	if err == nil {
 		err = l.appendTo(old, sealFrame(next.Link))
 	}
 	if err != nil {
+		l.setBlobs(old, nil)
 		return err
 	}
-	l.state.Lock()
-	l.current = next
-	l.state.Unlock()
+	l.setBlobs(next, nil)
 	l.before = append(l.before, blobGroups{old.Number, l.history.last})
 	l.turned = false
 	l.tasks.Go(func() { _ = l.leases(old).Release(l.own, old.leaseID) }) // else the lease expires

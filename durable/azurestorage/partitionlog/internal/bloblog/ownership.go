@@ -13,16 +13,19 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
-// ownership is the ownership of a log: the lease on its current blob.
+// ownership is the ownership of a log: the lease on its current blob. While a seal is appended, the
+// owner also needs the lease on the successor: the service may have applied the seal already, and the
+// log belongs to the process that leases its last blob.
 type ownership struct {
 	cfg     Config
 	own     context.Context // ends with the ownership
 	renewal sync.WaitGroup
 
-	state   sync.Mutex // protects the fields below; not held during requests
-	current *ownBlob
-	cause   error // reason why the ownership has ended
-	end     context.CancelFunc
+	state     sync.Mutex // protects the fields below; not held during requests
+	current   *ownBlob
+	successor *ownBlob // nil unless the current blob is being sealed
+	cause     error    // reason why the ownership has ended
+	end       context.CancelFunc
 }
 
 // ownBlob is a blob that the owner has leased.
@@ -82,7 +85,24 @@ func (o *ownership) IsValid() bool {
 }
 
 func (o *ownership) valid() bool {
-	return o.cause == nil && !o.current.until.HasPassed(o.cfg.Clock.Now())
+	now := o.cfg.Clock.Now()
+	ended := o.current.until.HasPassed(now) || o.successor != nil && o.successor.until.HasPassed(now)
+	return o.cause == nil && !ended
+}
+
+// setBlobs sets the blobs whose leases the owner needs.
+func (o *ownership) setBlobs(current, successor *ownBlob) {
+	o.state.Lock()
+	defer o.state.Unlock()
+	o.current, o.successor = current, successor
+}
+
+// blobs returns the blobs whose leases the owner needs. The successor is nil unless the current blob
+// is being sealed.
+func (o *ownership) blobs() (current, successor *ownBlob) {
+	o.state.Lock()
+	defer o.state.Unlock()
+	return o.current, o.successor
 }
 
 // Lost returns a channel that is closed when the ownership ends. Reasons are: the lease was lost or
@@ -120,22 +140,25 @@ func (o *ownership) renew() {
 	every := o.cfg.Lease / 3
 	for wait := every; pause.For(o.own, wait); {
 		o.state.Lock()
-		b, until := o.current, o.current.until
-		now := o.cfg.Clock.Now()
+		b, now := o.current, o.cfg.Clock.Now()
+		if s := o.successor; s != nil && s.renewed.Left(b.renewed) < 0 {
+			b = s
+		}
+		until := b.until
 		wait = b.renewed.Add(every).Left(now)
 		o.state.Unlock()
-		if wait > 0 { // another blob has become the current one
+		if wait > 0 {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(o.own, until.Left(now))
 		err := o.renewed(ctx, b)
 		cancel()
 		o.state.Lock()
-		current, valid := b == o.current, o.valid()
+		needed, valid := b == o.current || b == o.successor, o.valid()
 		o.state.Unlock()
-		switch wait = every; {
+		switch {
 		case err == nil:
-		case !current: // the log continues in another blob
+		case !needed: // the log continues in another blob
 		case o.own.Err() != nil:
 		case !valid:
 			_ = o.lose(fmt.Errorf("%w: %w", errLeaseExpired, err))
@@ -149,10 +172,16 @@ func (o *ownership) renew() {
 
 // Renew renews the lease. It fails if another process has owned the log since this one opened it.
 func (o *ownership) Renew(ctx context.Context) error {
-	o.state.Lock()
-	b := o.current
-	o.state.Unlock()
-	return o.renewed(ctx, b)
+	for {
+		current, successor := o.blobs()
+		err := o.renewed(ctx, current)
+		if err == nil && successor != nil {
+			err = o.renewed(ctx, successor)
+		}
+		if c, s := o.blobs(); err != nil || c == current && s == successor {
+			return err
+		}
+	}
 }
 
 // Abandon ends the ownership without a request, as the death of the process does. Other processes
