@@ -41,7 +41,11 @@ type Counts map[string]Count
 // WorkName returns the name of work. For an activity, executionID and number identify it in its
 // orchestration; for other work they are empty.
 func WorkName(kind, name, executionID string, number int, instanceID string) string {
-	return fmt.Sprintf("%s %q %d %q %q", kind, name, number, executionID, instanceID)
+	b := append(make([]byte, 0, 160), kind...)
+	b = strconv.AppendQuote(append(b, ' '), name)
+	b = strconv.AppendInt(append(b, ' '), int64(number), 10)
+	b = strconv.AppendQuote(append(b, ' '), executionID)
+	return string(strconv.AppendQuote(append(b, ' '), instanceID))
 }
 
 // functionOf returns the function of work, or the argument if that is a function.

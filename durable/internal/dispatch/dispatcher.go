@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -168,11 +170,12 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // handle runs f for one item on a goroutine of its own. A runtime.Goexit of f ends only this
 // goroutine. f must recover from its panics.
 func (d *Dispatcher) handle(it *item, f func(*item)) {
-	it.label = fmt.Sprintf("%d", d.items.Add(1))
+	it.label = strconv.FormatInt(d.items.Add(1), 10)
 	d.mu.Lock()
 	d.running[it] = struct{}{}
 	d.mu.Unlock()
 	d.handled.Go(func() {
+		growStack()
 		defer func() {
 			d.mu.Lock()
 			delete(d.running, it)
@@ -180,6 +183,15 @@ func (d *Dispatcher) handle(it *item, f func(*item)) {
 		}()
 		labeled(it, func() { f(it) })
 	})
+}
+
+// growStack grows the stack of a new goroutine to a size at which it rarely grows again. The runtime
+// copies a stack when it grows, which takes the least time while the stack is almost empty.
+//
+//go:noinline
+func growStack() {
+	var space [3500]byte
+	runtime.KeepAlive(&space)
 }
 
 // wait waits until all work items have ended, or until shortly after io ends. User code that is
@@ -264,7 +276,7 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 		}
 		d.fetchingActivities.succeeded()
 		w := next.item
-		what := fmt.Sprintf("activity %s of orchestration %s", w.Task.Name, w.Instance.InstanceID)
+		what := "activity " + w.Task.Name + " of orchestration " + w.Instance.InstanceID
 		work := crashes.WorkName("activity", w.Task.Name, w.Instance.ExecutionID, w.Task.EventID, w.Instance.InstanceID)
 		running := RunningActivity{TaskID: w.Task.EventID, Name: w.Task.Name, Since: d.config.Now()}
 		d.handle(&item{what: what, work: work, instance: w.Instance, running: running}, func(it *item) {
@@ -355,7 +367,7 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, w
 
 // activityLog returns the log of an activity.
 func (d *Dispatcher) activityLog(w *provider.ActivityWorkItem) *slog.Logger {
-	return instanceLog(d.log, w.Instance, w.Task.ParentTraceContext).With("name", w.Task.Name, "taskEventId", w.Task.EventID)
+	return instanceLog(d.log, w.Instance, w.Task.ParentTraceContext, "name", w.Task.Name, "taskEventId", w.Task.EventID)
 }
 
 // complete sends an activity's result, with retries.

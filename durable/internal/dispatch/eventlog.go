@@ -24,13 +24,14 @@ const (
 // roundTrip is the format of times in .NET's logs.
 const roundTrip = "2006-01-02T15:04:05.0000000Z07:00"
 
-// instanceLog returns log with the IDs of an instance and of the trace in traced, which may be nil.
-func instanceLog(log *slog.Logger, i history.OrchestrationInstance, traced *history.TraceContext) *slog.Logger {
-	fields := []any{"instanceId", i.InstanceID, "executionId", i.ExecutionID}
+// instanceLog returns log with the IDs of an instance and of the trace in traced, which may be nil, and
+// with more fields.
+func instanceLog(log *slog.Logger, i history.OrchestrationInstance, traced *history.TraceContext, more ...any) *slog.Logger {
+	fields := append(make([]any, 0, 10), "instanceId", i.InstanceID, "executionId", i.ExecutionID)
 	if id := traced.TraceID(); id != "" {
 		fields = append(fields, "traceId", id)
 	}
-	return log.With(fields...)
+	return log.With(append(fields, more...)...)
 }
 
 // isAnswer reports whether an event is an entity's answer: its name is the request ID, a GUID.

@@ -427,6 +427,7 @@ func (s *orchestrationSession) runTurn(f func()) error {
 
 // onTurn is the body of the turn's goroutine.
 func (s *orchestrationSession) onTurn(t *turn, x *execution, f func()) {
+	growStack()
 	returned := false
 	defer func() {
 		ended := endOf(recover(), returned)
