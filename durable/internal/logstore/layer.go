@@ -34,6 +34,7 @@ type Layer struct {
 	tables   Tables
 	overlays [MaxTables]overlay
 	size     int // of keys and values, in bytes
+	largest  int // size of the largest value so far, in bytes
 }
 
 // overlay maps the keys of changed records to their values, nil for deleted records.
@@ -48,6 +49,7 @@ func NewLayer(tables Tables, last uint64) *Layer {
 func (l *Layer) Set(table Table, key string, value []byte) {
 	o := &l.overlays[table]
 	old, was := o.Set(key, value)
+	l.largest = max(l.largest, len(value))
 	if value == nil && old != nil && l.tables[table].Transient {
 		o.Delete(key) // no lower layer has the record
 		l.size -= len(key) + len(old)
@@ -61,7 +63,7 @@ func (l *Layer) Set(table Table, key string, value []byte) {
 
 // copy returns an independent layer with the same changes.
 func (l *Layer) copy() *Layer {
-	c := &Layer{Last: l.Last, tables: l.tables, size: l.size}
+	c := &Layer{Last: l.Last, tables: l.tables, size: l.size, largest: l.largest}
 	for table := range l.overlays {
 		c.overlays[table] = *l.overlays[table].Copy()
 	}

@@ -44,6 +44,20 @@ func TestLayer_ReplayRestoresTheChangesOfAGroup(t *testing.T) {
 	}
 }
 
+func TestLayer_KnowsTheSizeOfItsLargestValue(t *testing.T) {
+	t.Parallel()
+	l, later := NewLayer(testTables, 0), NewLayer(testTables, 0)
+	l.Set(plain, "a", make([]byte, 20))
+	l.Set(plain, "a", make([]byte, 10))
+	l.Set(transient, "message", make([]byte, 30))
+	l.Set(transient, "message", nil)
+	later.Set(plain, "b", make([]byte, 25))
+	later.add(l)
+	if got := l.copy().largest; got != 30 || later.largest != 25 {
+		t.Errorf("got %d and %d, want 30 and 25", got, later.largest)
+	}
+}
+
 func changesOf(l *Layer, table Table) (all []Record) {
 	l.Changes(table, func(key string, value []byte) bool {
 		all = append(all, Record{key, value})

@@ -189,7 +189,7 @@ func (s *Store) viewWith(v *View, f func(*View) error) error {
 
 // commit makes changes durable as the next group, and then visible.
 func (s *Store) commit(staged *Layer, changes []byte) error {
-	s.pacer.Step(len(changes))
+	s.pacer.Step(staged.largest)
 	err := s.append(changes)
 	n, missing := int64(len(changes)), s.unwritten.Load()
 	switch {
@@ -208,7 +208,7 @@ func (s *Store) commit(staged *Layer, changes []byte) error {
 	s.active.add(staged)
 	s.mu.Unlock()
 	s.flushIfGrown()
-	s.pacer.Step(len(changes))
+	s.pacer.Step(staged.largest)
 	return nil
 }
 
@@ -289,8 +289,8 @@ func (s *Store) flushIfGrown() {
 // uncertain, or the store is closed.
 func (s *Store) flush() {
 	for failures := 0; ; failures++ {
-		size := s.flushing.size
-		s.pacer.Step(size)
+		largest := s.flushing.largest
+		s.pacer.Step(largest)
 		err := s.base.Write(s.flushing, false) // only this goroutine clears it
 		uncertain := errors.As(err, new(*UncertainError))
 		s.mu.Lock()
@@ -311,7 +311,7 @@ func (s *Store) flush() {
 			if failures > 0 {
 				s.log.Info("writes to the database succeed again")
 			}
-			s.pacer.Step(size)
+			s.pacer.Step(largest)
 			return
 		}
 		if failures == 0 {

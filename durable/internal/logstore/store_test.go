@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/reclaim"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -269,6 +271,34 @@ func TestStore_ALargeGroupWaitsForTheBase(t *testing.T) {
 	}
 	if err := s.put(plain, "b", "x"); err != nil {
 		t.Errorf("a small group: %v", err)
+	}
+}
+
+// Early collection costs a third of the throughput, so a large group of small values does not start it.
+func TestStore_ManySmallValuesDoNotCollectEarly(t *testing.T) {
+	setting := func() int {
+		now := debug.SetGCPercent(100)
+		debug.SetGCPercent(now)
+		return now
+	}
+	s := emptyStage(t)
+	defer s.close()
+	before := setting()
+	err := s.w.Do(t.Context(), func(t *Txn) error {
+		for n := range 2 * reclaim.Large >> 10 {
+			t.Put(plain, fmt.Append(nil, n), make([]byte, 1<<10))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patience.Until(t, "the base has the group", func() bool {
+		flushing, err := s.Flushing()
+		return !flushing && err == nil
+	})
+	if now := setting(); now < before { // another test's large value can end early collection meanwhile
+		t.Errorf("the garbage collector's setting is %d, want %d", now, before)
 	}
 }
 
