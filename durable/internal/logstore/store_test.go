@@ -286,7 +286,7 @@ func TestStore_ManySmallValuesDoNotCollectEarly(t *testing.T) {
 	before := setting()
 	err := s.w.Do(t.Context(), func(t *Txn) error {
 		for n := range 2 * reclaim.Large >> 10 {
-			t.Put(plain, fmt.Append(nil, n), make([]byte, 1<<10))
+			t.Put(plain, []byte(fmt.Sprint(n)), make([]byte, 1<<10))
 		}
 		return nil
 	})
