@@ -226,11 +226,11 @@ func (c *cut) grow(all []*cut) (grew bool, err error) {
 // noLog is the log of a partition in memory. It stores nothing.
 type noLog struct{}
 
-func (noLog) Append(uint64, []byte) error { return nil }
-func (noLog) Size() int64                 { return 0 }
-func (noLog) Rotate()                     {}
-func (noLog) Reserve(int64) error         { return nil }
-func (noLog) Close(bool) error            { return nil }
+func (noLog) Append(uint64, logstore.Parts) error { return nil }
+func (noLog) Size() int64                         { return 0 }
+func (noLog) Rotate()                             {}
+func (noLog) Reserve(int64) error                 { return nil }
+func (noLog) Close(bool) error                    { return nil }
 
 // open opens the partition at the cut in memory. It also returns a function that closes it.
 func (c *cut) open() (_ *partition.Partition, closes func(), err error) {

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/reclaim"
 )
 
 // Coder encodes values to bytes or decodes them. One description of a record's fields serves
@@ -140,8 +142,20 @@ func (c *Coder) String(v *string) {
 		*v = string(c.Next(n))
 		return
 	}
-	c.Buf = append(c.Buf, *v...)
+	c.text(*v)
 }
+
+// text encodes a text without its length. After a large one, it reserves space for more fields. They
+// would otherwise copy the large text to a larger buffer.
+func (c *Coder) text(v string) {
+	if len(v) >= reclaim.Large {
+		c.Buf = slices.Grow(c.Buf, len(v)+smallFields)
+	}
+	c.Buf = append(c.Buf, v...)
+}
+
+// smallFields is the typical maximum size, in bytes, of the fields of a record without its payloads.
+const smallFields = 16 << 10
 
 // Text codes an optional string.
 func (c *Coder) Text(v **string) {
@@ -152,7 +166,7 @@ func (c *Coder) Text(v **string) {
 	c.Uint(&n)
 	switch {
 	case !c.Reading && n > 0:
-		c.Buf = append(c.Buf, **v...)
+		c.text(**v)
 	case c.Reading && n > 0:
 		if b := c.Next(n - 1); c.Err == nil {
 			*v = new(string(b))
@@ -203,20 +217,26 @@ func (c *Coder) Tags(v *map[string]string) {
 
 // change codes one change of a group: table, key and value. A nil value deletes the record.
 func (c *Coder) change(table *Table, key, value *[]byte) {
+	if n := c.changeTo(table, key, *value); n > 0 {
+		c.blob(value, n-1)
+	} else {
+		*value = nil
+	}
+}
+
+// changeTo codes a change without the bytes of its value. It returns the length of the value,
+// increased by 1, or 0 if the change deletes the record.
+func (c *Coder) changeTo(table *Table, key *[]byte, value []byte) uint64 {
 	c.Byte((*byte)(table))
 	n := uint64(len(*key))
 	c.Uint(&n)
 	c.blob(key, n)
 	n = 0
-	if *value != nil {
-		n = uint64(len(*value)) + 1
+	if value != nil {
+		n = uint64(len(value)) + 1
 	}
 	c.Uint(&n)
-	if n == 0 {
-		*value = nil
-		return
-	}
-	c.blob(value, n-1)
+	return n
 }
 
 // blob codes n bytes without a length.

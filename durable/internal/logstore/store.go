@@ -16,7 +16,7 @@ type Log interface {
 	// Append makes a group durable. number is the previous number plus one. After an error, the
 	// group has not been appended and its number is used again, except after an
 	// *[UncertainError].
-	Append(number uint64, changes []byte) error
+	Append(number uint64, changes Parts) error
 	// Size returns the number of bytes appended since the last rotation.
 	Size() int64
 	// Rotate ends the current part of the log and starts a new one. The base has all groups of
@@ -188,10 +188,10 @@ func (s *Store) viewWith(v *View, f func(*View) error) error {
 }
 
 // commit makes changes durable as the next group, and then visible.
-func (s *Store) commit(staged *Layer, changes []byte) error {
+func (s *Store) commit(staged *Layer, changes Parts) error {
 	s.pacer.Step(staged.largest)
 	err := s.append(changes)
-	n, missing := int64(len(changes)), s.unwritten.Load()
+	n, missing := int64(changes.Size()), s.unwritten.Load()
 	switch {
 	case errors.Is(err, ErrTooLarge):
 	case err != nil:
@@ -212,11 +212,11 @@ func (s *Store) commit(staged *Layer, changes []byte) error {
 	return nil
 }
 
-func (s *Store) append(changes []byte) error {
+func (s *Store) append(changes Parts) error {
 	if s.broken != nil {
 		return s.broken
 	}
-	if err := s.makeRoom(len(changes)); err != nil {
+	if err := s.makeRoom(changes.Size()); err != nil {
 		return err
 	}
 	err := s.groups.Append(s.last+1, changes)

@@ -27,12 +27,12 @@ type memoryLog struct {
 	fails  error // the error of Append
 }
 
-func (l *memoryLog) Append(number uint64, changes []byte) error {
+func (l *memoryLog) Append(number uint64, changes Parts) error {
 	if l.fails != nil {
 		return l.fails
 	}
-	l.groups[number] = bytes.Clone(changes)
-	l.size += int64(len(changes))
+	l.groups[number] = bytes.Join(changes, nil)
+	l.size += int64(changes.Size())
 	return nil
 }
 func (l *memoryLog) Size() int64         { return l.size }

@@ -85,7 +85,7 @@ type Txn struct {
 	View *View
 
 	changed *Layer
-	group   Coder // the same changes, encoded for the log
+	group   group // the same changes, encoded for the log
 	effects []func()
 }
 
@@ -96,7 +96,7 @@ func (t *Txn) Put(table Table, key, value []byte) { t.change(table, key, value) 
 func (t *Txn) Remove(table Table, key []byte) { t.change(table, key, nil) }
 
 func (t *Txn) change(table Table, key, value []byte) {
-	t.group.change(&table, &key, &value)
+	t.group.add(table, key, value)
 	t.changed.Set(table, string(key), value)
 }
 
@@ -337,13 +337,13 @@ func (w *Writer[T]) commit(batch []*Op[T]) {
 // transaction.
 func (w *Writer[T]) try(batch []*Op[T], outcomes []error) (t *Txn, done, failed int, err error) {
 	defer func() { *w.staged = Layer{tables: w.store.tables} }() // its readers have returned
-	t = &Txn{changed: w.staged, group: Coder{Buf: make([]byte, 0, w.size)}}
+	t = &Txn{changed: w.staged, group: group{rest: Coder{Buf: make([]byte, 0, w.size)}}}
 	done, failed = len(batch), -1 // also if the base cannot be read
 	err = w.store.view(t.changed, func(now *View) error {
 		t.View = now
 		shared := w.cfg.Begin(t)
 		for i, o := range batch {
-			if len(t.group.Buf) >= maxGroup {
+			if t.group.size() >= maxGroup {
 				break
 			}
 			done, failed = i+1, i
@@ -357,9 +357,9 @@ func (w *Writer[T]) try(batch []*Op[T], outcomes []error) (t *Txn, done, failed 
 		failed = -1
 		return nil
 	})
-	if err != nil || len(t.group.Buf) == 0 {
+	if err != nil || t.group.size() == 0 {
 		return t, done, failed, err
 	}
-	w.size = min(len(t.group.Buf), maxInitialRoom)
-	return t, done, -1, w.store.commit(t.changed, t.group.Buf)
+	w.size = min(t.group.size(), maxInitialRoom)
+	return t, done, -1, w.store.commit(t.changed, t.group.encoded())
 }

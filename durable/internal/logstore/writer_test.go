@@ -75,7 +75,7 @@ type slowLog struct {
 	appends int
 }
 
-func (l *slowLog) Append(number uint64, changes []byte) error {
+func (l *slowLog) Append(number uint64, changes Parts) error {
 	time.Sleep(l.takes)
 	l.appends++
 	return l.memoryLog.Append(number, changes)

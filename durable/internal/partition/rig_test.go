@@ -52,14 +52,14 @@ func (d *disk) copy() *disk {
 	return c
 }
 
-func (d *disk) Append(number uint64, changes []byte) error {
+func (d *disk) Append(number uint64, changes logstore.Parts) error {
 	if d.off.Load() {
 		return errors.New("the disk is off")
 	}
-	if err := d.checkTransient(number, bytes.Clone(changes)); err != nil {
+	if err := d.checkTransient(number, bytes.Join(changes, nil)); err != nil {
 		return err
 	}
-	return d.kept.Replay(number, bytes.Clone(changes))
+	return d.kept.Replay(number, bytes.Join(changes, nil))
 }
 
 // checkTransient returns an error if a group puts a record of a transient table whose key was

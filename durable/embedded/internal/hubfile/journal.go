@@ -109,11 +109,12 @@ func (j *journal) Close(applied bool) error {
 }
 
 // Append implements [logstore.Log].
-func (j *journal) Append(number uint64, payload []byte) error {
-	if len(payload) >= maxGroup {
-		return fmt.Errorf("%w: %d bytes of changes; want less than %d", logstore.ErrTooLarge, len(payload), maxGroup)
+func (j *journal) Append(number uint64, payload logstore.Parts) error {
+	size := payload.Size()
+	if size >= maxGroup {
+		return fmt.Errorf("%w: %d bytes of changes; want less than %d", logstore.ErrTooLarge, size, maxGroup)
 	}
-	if len(payload) > maxKept {
+	if size > maxKept {
 		return j.appendLong(number, payload)
 	}
 	if err := j.check(); err != nil {
@@ -141,35 +142,45 @@ func (j *journal) Append(number uint64, payload []byte) error {
 
 // appendLong appends a payload that is too long to be copied to the buffer. It writes the head,
 // which contains the checksum, last.
-func (j *journal) appendLong(number uint64, payload []byte) error {
+func (j *journal) appendLong(number uint64, payload logstore.Parts) error {
 	if err := j.check(); err != nil {
 		return err
 	}
-	head := j.head(nil, number, len(payload))
-	binary.BigEndian.PutUint32(head[4:], crc32.Update(j.checksum(head), checksums, payload))
-	f, end := j.files[j.current], j.offset+recordHead+int64(len(payload))
-	if err := j.grow(f, end+recordAlign); err != nil {
+	head := j.head(nil, number, payload.Size())
+	f, end := j.files[j.current], j.offset+recordHead
+	if err := j.grow(f, end+int64(payload.Size())+recordAlign); err != nil {
 		return err
 	}
-	for _, part := range []struct {
-		bytes []byte
-		at    int64
-	}{{payload, j.offset + recordHead}, {make([]byte, (recordAlign-end%recordAlign)%recordAlign), end}, {head, j.offset}} {
-		if _, err := f.WriteAt(part.bytes, part.at); err != nil {
+	sum := j.checksum(head)
+	for _, part := range payload {
+		sum = crc32.Update(sum, checksums, part)
+		if _, err := f.WriteAt(part, end); err != nil {
 			return fmt.Errorf("write journal: %w", err)
 		}
+		end += int64(len(part))
+	}
+	binary.BigEndian.PutUint32(head[4:], sum)
+	padding := make([]byte, (recordAlign-end%recordAlign)%recordAlign)
+	if _, err := f.WriteAt(padding, end); err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	if _, err := f.WriteAt(head, j.offset); err != nil {
+		return fmt.Errorf("write journal: %w", err)
 	}
 	if !j.relaxed {
 		if err := f.Sync(); err != nil {
 			return &logstore.UncertainError{Cause: fmt.Errorf("sync journal: %w", err)}
 		}
 	}
-	j.offset = (end + recordAlign - 1) / recordAlign * recordAlign
+	j.offset = end + int64(len(padding))
 	return nil
 }
 
-func (j *journal) encode(b []byte, number uint64, payload []byte) []byte {
-	b = append(j.head(b, number, len(payload)), payload...)
+func (j *journal) encode(b []byte, number uint64, payload logstore.Parts) []byte {
+	b = j.head(b, number, payload.Size())
+	for _, part := range payload {
+		b = append(b, part...)
+	}
 	binary.BigEndian.PutUint32(b[4:], j.checksum(b))
 	for len(b)%recordAlign != 0 {
 		b = append(b, 0)

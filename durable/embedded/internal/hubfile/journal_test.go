@@ -28,10 +28,13 @@ func payloadOf(number uint64) []byte {
 	return bytes.Repeat([]byte{byte(number)}, int(number*number*37%5000)+1)
 }
 
+// parts returns b in two parts.
+func parts(b []byte) logstore.Parts { return logstore.Parts{b[:len(b)/3], b[len(b)/3:]} }
+
 func (j *journal) mustAppend(t *testing.T, numbers ...uint64) {
 	t.Helper()
 	for _, n := range numbers {
-		if err := j.Append(n, payloadOf(n)); err != nil {
+		if err := j.Append(n, parts(payloadOf(n))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +96,7 @@ func TestJournal_ReturnsLongPayloads(t *testing.T) {
 		for n := range recordAlign + 1 {
 			payload := bytes.Repeat([]byte{byte('a' + n)}, maxKept+n)
 			want = append(want, string(payload))
-			if err := j.Append(uint64(n+1), payload); err != nil {
+			if err := j.Append(uint64(n+1), parts(payload)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -145,7 +148,7 @@ func TestJournal_TheNextRecordReplacesAFailedOne(t *testing.T) {
 	at := j.offset
 	j.mustAppend(t, 2)
 	j.offset = at // as if the append of group 2 had failed
-	if err := j.Append(2, payloadOf(2)[:1]); err != nil {
+	if err := j.Append(2, parts(payloadOf(2)[:1])); err != nil {
 		t.Fatal(err)
 	}
 	groups, _, err := j.recover(1)
@@ -210,7 +213,7 @@ func FuzzJournal(f *testing.F) {
 	j := &journal{seed: 1}
 	records := func(numbers ...uint64) (b []byte) {
 		for _, number := range numbers {
-			b = append(b, j.encode(nil, number, payloadOf(number))...)
+			b = append(b, j.encode(nil, number, parts(payloadOf(number)))...)
 		}
 		return b
 	}
@@ -244,14 +247,14 @@ func TestJournal_ReportsFailedWrites(t *testing.T) {
 	good := j.files[0]
 	j.mustAppend(t, 1)
 	j.files[0] = readOnly
-	if err := j.Append(2, payloadOf(2)); err == nil || errors.As(err, new(*logstore.UncertainError)) {
+	if err := j.Append(2, parts(payloadOf(2))); err == nil || errors.As(err, new(*logstore.UncertainError)) {
 		t.Errorf("append returned %v, want an error that is not uncertain", err)
 	}
 	j.files[0] = good
 	expect(t, path, 0, 1)
 	j.mustAppend(t, 2)
 	expect(t, path, 0, 1, 2)
-	if err := j.Append(3, make([]byte, maxGroup)); err == nil {
+	if err := j.Append(3, parts(make([]byte, maxGroup))); err == nil {
 		t.Errorf("a group of %d bytes was accepted", maxGroup)
 	}
 }

@@ -283,7 +283,7 @@ func TestJournal_StoresGroupsThatFillTheFile(t *testing.T) {
 		for _, relaxed := range []bool{false, true} {
 			path := filepath.Join(t.TempDir(), "hub.db")
 			j := newJournal(t, path, relaxed)
-			if err := j.Append(1, make([]byte, minStretch-recordHead-left)); err != nil {
+			if err := j.Append(1, parts(make([]byte, minStretch-recordHead-left))); err != nil {
 				t.Fatal(err)
 			}
 			j.mustAppend(t, 2)
@@ -311,7 +311,7 @@ func TestJournal_GrowsByStretches(t *testing.T) {
 	j := newJournal(t, path, false)
 	var sizes []int64
 	for n := range uint64(groups) {
-		if err := j.Append(n+1, make([]byte, group)); err != nil {
+		if err := j.Append(n+1, parts(make([]byte, group))); err != nil {
 			t.Fatal(err)
 		}
 		if size := sizeOf(t, journalPath(path, 0)); len(sizes) == 0 || size != sizes[len(sizes)-1] {
@@ -328,7 +328,7 @@ func TestJournal_GrowsByStretches(t *testing.T) {
 	j.Rotate()
 	j.Rotate() // after the second turn each file has its final size
 	for n := range uint64(groups) {
-		if err := j.Append(groups+n+1, make([]byte, group)); err != nil {
+		if err := j.Append(groups+n+1, parts(make([]byte, group))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -378,7 +378,7 @@ func TestJournal_DistinguishesRecordsOfEarlierTurns(t *testing.T) {
 				}
 			})
 			for range 60 {
-				if err := j.Append(acknowledged+1, payload(acknowledged+1)); err != nil {
+				if err := j.Append(acknowledged+1, parts(payload(acknowledged+1))); err != nil {
 					t.Fatal(err)
 				}
 				acknowledged++

@@ -10,6 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain/chaintest"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
 // onAzurite returns the configuration of a log in a new container on Azurite, and a counter of its
@@ -33,11 +34,14 @@ func open(t *testing.T, cfg Config) (*Log, *Recovered) {
 func appendGroups(t *testing.T, l *Log, from, to uint64) {
 	t.Helper()
 	for n := from; n <= to; n++ {
-		if err := l.Append(n, group(n)); err != nil {
+		if err := l.Append(n, parts(group(n))); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
+
+// parts returns b in two parts.
+func parts(b []byte) logstore.Parts { return logstore.Parts{b[:len(b)/3], b[len(b)/3:]} }
 
 // group returns the content of group n. Every fifth group is large.
 func group(n uint64) []byte {

@@ -154,20 +154,15 @@ func (s *scan) apply(blob uint64, f chain.Frame) error {
 }
 
 // groupFrames returns the frames of a group. most is the maximum payload of a frame.
-func groupFrames(number uint64, changes []byte, most int) []chain.Frame {
-	if len(changes) <= most {
-		return []chain.Frame{{Kind: kindGroup, Number: number, Payload: changes}}
-	}
+func groupFrames(number uint64, changes logstore.Parts, most int) []chain.Frame {
 	var frames []chain.Frame
-	for kind := kindFirst; kind != kindLast; {
-		n := min(most, len(changes))
-		part := changes[:n]
-		changes = changes[n:]
-		f := chain.Frame{Kind: kind, Number: number, Payload: part}
-		if kind = kindMore; len(changes) == 0 {
-			f.Kind, kind = kindLast, kindLast
-		}
-		frames = append(frames, f)
+	for _, block := range changes.Blocks(most) {
+		frames = append(frames, chain.Frame{Kind: kindMore, Number: number, Payload: block})
+	}
+	if len(frames) == 1 {
+		frames[0].Kind = kindGroup
+	} else {
+		frames[0].Kind, frames[len(frames)-1].Kind = kindFirst, kindLast
 	}
 	return frames
 }

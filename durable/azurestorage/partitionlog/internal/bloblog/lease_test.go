@@ -134,7 +134,7 @@ func TestLog_IsLostBeforeTheLeaseExpiresIfRenewalsFail(t *testing.T) {
 		if after := time.Since(began); l.IsValid() || after > cfg.Lease || after < cfg.Lease/2 || !errors.Is(l.Err(), errLeaseExpired) {
 			t.Errorf("lost after %v with a lease of %v: %v", after, cfg.Lease, l.Err())
 		}
-		if err := l.Append(1, group(1)); !errors.As(err, new(*logstore.UncertainError)) {
+		if err := l.Append(1, parts(group(1))); !errors.As(err, new(*logstore.UncertainError)) {
 			t.Errorf("Append: %v; want an UncertainError", err)
 		}
 		outage.Store(false)
@@ -214,7 +214,7 @@ func sealing(t *testing.T, test func(t *testing.T, l *Log, other Config, release
 		lost.Store(true)
 		l.Rotate()
 		var appended sync.WaitGroup
-		appended.Go(func() { _ = l.Append(2, group(2)) })
+		appended.Go(func() { _ = l.Append(2, parts(group(2))) })
 		time.Sleep(time.Second)
 		test(t, l, w.config(chaintest.NewProcess(w.account.Worker("other"))), func() {
 			lost.Store(false)
@@ -282,7 +282,7 @@ func TestLog_ABrokenLeaseEndsTheOwnership(t *testing.T) {
 		next, r := open(t, cfg)
 		wantGroups(t, r.Groups, 1, 3)
 		appendGroups(t, next, 4, 4)
-		if err := l.Append(4, []byte("other")); !errors.As(err, new(*logstore.UncertainError)) || l.IsValid() {
+		if err := l.Append(4, parts([]byte("other"))); !errors.As(err, new(*logstore.UncertainError)) || l.IsValid() {
 			t.Errorf("Append by the former owner: %v", err)
 		}
 		<-l.Lost()
@@ -410,11 +410,11 @@ func TestLog_AForeignAppendEndsTheOwnership(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
 		appendGroups(t, l, 1, 2)
 		own := l.current
-		other := l.chain.AppendFrame(nil, groupFrames(3, []byte("other"), cfg.MaxBlock)[0])
+		other := l.chain.AppendFrame(nil, groupFrames(3, parts([]byte("other")), cfg.MaxBlock)[0])
 		if _, _, err := own.Append(t.Context(), other, own.leaseID, own.offset); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Append(3, []byte("mine!")); !errors.As(err, new(*logstore.UncertainError)) || !errors.Is(err, errForeignAppend) || l.IsValid() {
+		if err := l.Append(3, parts([]byte("mine!"))); !errors.As(err, new(*logstore.UncertainError)) || !errors.Is(err, errForeignAppend) || l.IsValid() {
 			t.Errorf("Append: %v; want an UncertainError", err)
 		}
 	})
@@ -430,7 +430,7 @@ func TestLog_AppendsOverASlowConnection(t *testing.T) {
 		l, _ := open(t, cfg)
 		began := time.Now()
 		defer time.AfterFunc(time.Hour, l.Abandon).Stop() // else an endless Append hangs
-		if err := l.Append(1, make([]byte, 2*cfg.MaxBlock)); err != nil {
+		if err := l.Append(1, parts(make([]byte, 2*cfg.MaxBlock))); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took < time.Minute || took > 5*time.Minute {
@@ -466,7 +466,7 @@ func TestLog_KeepsTheGroupsThatTheBaseLacks(t *testing.T) {
 func TestLog_AnAppendThatIsStoredAlreadySucceeds(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
 		own := l.current
-		same := l.chain.AppendFrame(nil, groupFrames(1, group(1), cfg.MaxBlock)[0])
+		same := l.chain.AppendFrame(nil, groupFrames(1, parts(group(1)), cfg.MaxBlock)[0])
 		if _, _, err := own.Append(t.Context(), same, own.leaseID, own.offset); err != nil {
 			t.Fatal(err)
 		}

@@ -150,9 +150,10 @@ func (l *Log) ownBlob(link chain.Link) *ownBlob {
 func (l *Log) header(number uint64) chain.Frame { return numbered(kindHeader, number, l.history.code) }
 
 // Append implements [logstore.Log].
-func (l *Log) Append(number uint64, changes []byte) error {
-	if len(changes) > maxGroup {
-		return fmt.Errorf("%w: %d bytes of changes; want at most %d", logstore.ErrTooLarge, len(changes), maxGroup)
+func (l *Log) Append(number uint64, changes logstore.Parts) error {
+	size := changes.Size()
+	if size > maxGroup {
+		return fmt.Errorf("%w: %d bytes of changes; want at most %d", logstore.ErrTooLarge, size, maxGroup)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +172,7 @@ func (l *Log) Append(number uint64, changes []byte) error {
 		}
 	}
 	l.history.last = number
-	l.size += int64(len(changes))
+	l.size += int64(size)
 	if b := l.current; l.next == nil && (l.size >= l.part*3/4 || b.offset >= l.cfg.MaxSize*3/4 || b.blocks >= l.cfg.MaxBlocks*3/4) {
 		l.prepare()
 	}

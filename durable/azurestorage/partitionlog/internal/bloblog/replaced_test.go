@@ -19,7 +19,7 @@ func TestLog_AnOwnerOfADeletedHubWritesNothingIntoTheNewOne(t *testing.T) {
 	last := func(r *chaintest.Replacement, who string, l *Log, last, most uint64) uint64 {
 		for last < most {
 			late := r.IsDone()
-			if err := l.Append(last+1, fmt.Appendf(nil, "%s %d", who, last+1)); err != nil {
+			if err := l.Append(last+1, parts(fmt.Appendf(nil, "%s %d", who, last+1))); err != nil {
 				return last
 			}
 			if late && who == "old" {

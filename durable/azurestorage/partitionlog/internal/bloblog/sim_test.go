@@ -157,7 +157,7 @@ func (w *world) use(l *Log, r *Recovered, who string, random *rand.Rand, stop fu
 		if random.IntN(8) == 0 {
 			changes = append(changes, bytes.Repeat([]byte("x"), random.IntN(1500))...)
 		}
-		switch err := l.Append(last+1, changes); {
+		switch err := l.Append(last+1, parts(changes)); {
 		case errors.As(err, new(*logstore.UncertainError)):
 			return
 		case err != nil:
@@ -300,7 +300,7 @@ func TestLog_AFrozenOwnerDoesNoHarmWhenItWakes(t *testing.T) {
 			last := r.Last
 			for i := range 6 {
 				changes := fmt.Appendf(nil, "%s %d", who, last+1)
-				if err := l.Append(last+1, changes); err != nil {
+				if err := l.Append(last+1, parts(changes)); err != nil {
 					break
 				}
 				last++
@@ -458,7 +458,7 @@ func TestLog_AFrozenOwnerDeletesNoNewerLogWhenItWakes(t *testing.T) {
 				frozen.Go(func() {
 					first.Rotate()
 					for n := uint64(1); n < 4; n++ {
-						if err := first.Append(n, group(n)); err != nil {
+						if err := first.Append(n, parts(group(n))); err != nil {
 							break
 						}
 						w.saw("first", n, group(n), true)
