@@ -338,9 +338,9 @@ type httpResponseJSON struct {
 }
 
 func marshalJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
+	var b strings.Builder
 	err := appendJSON(&b, v)
-	return b.Bytes(), err
+	return []byte(b.String()), err
 }
 
 // headerJSON is the wire format of headers: an object in which a header with one value

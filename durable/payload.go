@@ -18,7 +18,7 @@ type Void struct{}
 // encode returns v as a JSON payload. Like .NET, it returns nil if v encodes as null;
 // it also returns nil for a Void. A json.RawMessage is used as is.
 func encode(v any) (*string, error) {
-	var b bytes.Buffer
+	var b strings.Builder
 	if err := appendJSON(&b, v); err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func encode(v any) (*string, error) {
 // encodeArgument returns v as the input of an activity. DurableTask passes an array of
 // arguments, here with one element.
 func encodeArgument(v any) (*string, error) {
-	var b bytes.Buffer
+	var b strings.Builder
 	b.WriteByte('[')
 	if err := appendJSON(&b, v); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func encodeArgument(v any) (*string, error) {
 
 const null = "null"
 
-func appendJSON(b *bytes.Buffer, v any) error {
+func appendJSON(b *strings.Builder, v any) error {
 	switch v := v.(type) {
 	case Void, struct{}:
 		b.WriteString(null)
@@ -59,13 +59,18 @@ func appendJSON(b *bytes.Buffer, v any) error {
 		}
 		return nil
 	}
-	e := json.NewEncoder(b)
+	e := json.NewEncoder(lineWriter{b})
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return err
-	}
-	b.Truncate(b.Len() - 1) // remove the line feed of Encode
-	return nil
+	return e.Encode(v)
+}
+
+// lineWriter writes lines of JSON without their line feeds.
+type lineWriter struct{ *strings.Builder }
+
+func (w lineWriter) Write(line []byte) (int, error) {
+	w.Grow(len(line)) // the closing bracket of an argument needs no copy to a larger buffer
+	w.Builder.Write(bytes.TrimSuffix(line, []byte("\n")))
+	return len(line), nil
 }
 
 // decode decodes a payload. An absent payload is T's zero value. If the payload is a

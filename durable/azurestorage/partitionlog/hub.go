@@ -168,11 +168,7 @@ func (h *Hub) StartInstance(ctx context.Context, msg provider.TaskMessage, refus
 	if err := partition.CheckID(msg.Target.InstanceID); err != nil {
 		return err
 	}
-	record, err := partition.EncodeMessage(msg)
-	if err != nil {
-		return err
-	}
-	return h.partitionOf(msg.Target.InstanceID).request(ctx, partition.Request{Kind: partition.RequestStart, Message: record, Refuse: refuse},
+	return h.partitionOf(msg.Target.InstanceID).request(ctx, partition.Request{Kind: partition.RequestStart, Refuse: refuse}, &msg,
 		func(p *partition.Partition) error { return p.StartInstance(ctx, msg, refuse) })
 }
 
@@ -181,11 +177,8 @@ func (h *Hub) Send(ctx context.Context, msg provider.TaskMessage) error {
 	if err := partition.CheckID(msg.Target.InstanceID); err != nil {
 		return fmt.Errorf("send message: %w", err)
 	}
-	record, err := partition.EncodeMessage(msg)
-	if err == nil {
-		err = h.partitionOf(msg.Target.InstanceID).request(ctx, partition.Request{Kind: partition.RequestMessage, Message: record},
-			func(p *partition.Partition) error { return p.Send(ctx, msg) })
-	}
+	err := h.partitionOf(msg.Target.InstanceID).request(ctx, partition.Request{Kind: partition.RequestMessage}, &msg,
+		func(p *partition.Partition) error { return p.Send(ctx, msg) })
 	if err != nil {
 		return fmt.Errorf("send message to instance %s: %w", msg.Target.InstanceID, err)
 	}
@@ -194,7 +187,7 @@ func (h *Hub) Send(ctx context.Context, msg provider.TaskMessage) error {
 
 // Purge implements [provider.Purger].
 func (h *Hub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
-	return h.partitionOf(id).request(ctx, partition.Request{Kind: partition.RequestPurge, ID: id, Seen: seen},
+	return h.partitionOf(id).request(ctx, partition.Request{Kind: partition.RequestPurge, ID: id, Seen: seen}, nil,
 		func(p *partition.Partition) error { return p.Purge(ctx, id, seen) })
 }
 

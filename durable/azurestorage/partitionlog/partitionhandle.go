@@ -16,6 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // partitionHandle is a partition of a hub, owned by this process or not.
@@ -167,17 +168,25 @@ const (
 )
 
 // request makes the partition process a request: directly if this process owns it, otherwise by mail.
-// It returns when the request is processed and durable. A message only has to be in the mailbox.
-func (s *partitionHandle) request(ctx context.Context, r partition.Request, direct func(*partition.Partition) error) error {
+// It returns when the request is processed and durable. A message only has to be in the mailbox. msg is
+// the message of the request, or nil.
+func (s *partitionHandle) request(ctx context.Context, r partition.Request, msg *provider.TaskMessage, direct func(*partition.Partition) error) error {
 	if err := s.hub.ensure(ctx); err != nil {
 		return err
 	}
-	chance.AwaitTurn(ctx, turn{"request", s.number}, bytes.NewReader(r.Message))
+	chance.AwaitTurn(ctx, turn{"request", s.number}, &recordReader{msg: msg})
 	if o := s.owner(); o != nil && o.isDirect(ctx, s.mail.lastMailed()) {
 		err := direct(o.Partition)
 		if !errors.Is(err, logstore.ErrClosed) || ctx.Err() != nil {
 			return err
 		}
+	}
+	if msg != nil {
+		record, err := partition.EncodeMessage(*msg)
+		if err != nil {
+			return err
+		}
+		r.Message = record
 	}
 	number, err := s.mail.send(ctx, r)
 	if err != nil || r.Kind == partition.RequestMessage {
@@ -185,6 +194,25 @@ func (s *partitionHandle) request(ctx context.Context, r partition.Request, dire
 	}
 	defer s.mail.stopWaiting(number)
 	return s.awaitAnswer(ctx, number)
+}
+
+// recordReader reads the record of a message. It encodes the message when it is first read.
+type recordReader struct {
+	msg  *provider.TaskMessage // nil after the first read
+	rest bytes.Reader
+}
+
+// Read implements [io.Reader].
+func (r *recordReader) Read(p []byte) (int, error) {
+	if r.msg != nil {
+		record, err := partition.EncodeMessage(*r.msg)
+		if err != nil {
+			return 0, err
+		}
+		r.msg = nil
+		r.rest.Reset(record)
+	}
+	return r.rest.Read(p)
 }
 
 // awaitAnswer polls for the answer to a request in the mailbox. If the partition has no owner, this

@@ -161,7 +161,7 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 		return err
 	}
 	for _, x := range plan.Executions {
-		err := h.partitionOf(x.Instance.InstanceID).request(ctx, partition.Request{Kind: partition.RequestRewind, Execution: x, Time: at},
+		err := h.partitionOf(x.Instance.InstanceID).request(ctx, partition.Request{Kind: partition.RequestRewind, Execution: x, Time: at}, nil,
 			func(p *partition.Partition) error { return p.RewindExecution(ctx, x, at) })
 		if err != nil {
 			return fmt.Errorf("rewind instance %s: %w", x.Instance.InstanceID, err)

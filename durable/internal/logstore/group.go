@@ -15,8 +15,8 @@ func (p Parts) Size() int {
 	return n
 }
 
-// Blocks returns the bytes in blocks of the given size. The last block may be shorter. Only blocks
-// that cross the border of two parts are copies.
+// Blocks returns the bytes in blocks of the given size, at least one. The last block may be shorter.
+// Only blocks that cross the border of two parts are copies.
 func (p Parts) Blocks(size int) [][]byte {
 	var blocks [][]byte
 	var block []byte // is not complete
@@ -34,7 +34,7 @@ func (p Parts) Blocks(size int) [][]byte {
 			}
 		}
 	}
-	if block != nil {
+	if block != nil || len(blocks) == 0 {
 		blocks = append(blocks, block)
 	}
 	return blocks

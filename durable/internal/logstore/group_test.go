@@ -3,6 +3,7 @@ package logstore
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/reclaim"
@@ -36,8 +37,8 @@ func TestGroup_SharesLargeValuesWithTheirRecords(t *testing.T) {
 	if err := got.Replay(1, bytes.Join(encoded, nil)); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(changesOf(want, plain), changesOf(got, plain)); diff != "" {
-		t.Errorf("changes (-want +got):\n%s", diff)
+	if !reflect.DeepEqual(changesOf(want, plain), changesOf(got, plain)) { // a diff of large values takes long
+		t.Error("decoded group differs from the encoded changes")
 	}
 }
 
@@ -47,7 +48,7 @@ func TestParts_BlocksAreCopiesOnlyWhereTwoPartsMeet(t *testing.T) {
 		parts Parts
 		want  []string // copies end with an asterisk
 	}{
-		{Parts{}, nil},
+		{Parts{}, []string{""}},
 		{Parts{[]byte("ab")}, []string{"ab"}},
 		{Parts{[]byte("abc")}, []string{"abc"}},
 		{Parts{[]byte("abcd")}, []string{"abc", "d"}},
@@ -56,11 +57,14 @@ func TestParts_BlocksAreCopiesOnlyWhereTwoPartsMeet(t *testing.T) {
 		{Parts{[]byte("abc"), []byte("def")}, []string{"abc", "def"}},
 	} {
 		t.Run(fmt.Sprintf("%q", c.parts), func(t *testing.T) {
+			for i, part := range c.parts {
+				c.parts[i] = append(make([]byte, 0, 10), part...) // has room for the next part
+			}
 			before := bytes.Join(c.parts, nil)
 			var got []string
 			for _, block := range c.parts.Blocks(3) {
 				text := string(block)
-				if isCopy(block, c.parts) {
+				if len(block) > 0 && isCopy(block, c.parts) {
 					text += "*"
 				}
 				got = append(got, text)
@@ -98,7 +102,7 @@ func TestCoder_ReservesSpaceAfterALargeText(t *testing.T) {
 			c := Coder{Buf: []byte{1}}
 			code(&c)
 			before := &c.Buf[0]
-			for range 1000 {
+			for range 2000 {
 				c.String(&small)
 			}
 			if &c.Buf[0] != before {

@@ -3,7 +3,9 @@ package partition
 import (
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition/partitiontest"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestInstances_ReportsUnreadableInstances(t *testing.T) {
@@ -59,5 +61,45 @@ func TestInstances_ReadsOnlyTheRequestedPayloads(t *testing.T) {
 		if got := len(page.Instances) == 1; got != readable {
 			t.Errorf("%+v: readable: %t, want %t", fetch, got, readable)
 		}
+	}
+}
+
+func TestInstances_ReadNoHistoryOfAnEndedInstance(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, id := range []string{"ended", "running"} {
+		r.Start(id)
+	}
+	for range 2 {
+		item := r.Next()
+		if item.Instance.InstanceID == "ended" {
+			r.Finish(item, partitiontest.Ended())
+		} else {
+			r.Finish(item)
+		}
+	}
+	before, err := r.Instance(t.Context(), "ended", provider.Fetch{})
+	r.Must(err)
+	r.Must(r.writer.Do(t.Context(), func(t *txn) error { // no history is readable
+		for _, id := range []string{"ended", "running"} {
+			state, err := t.row(id)
+			if err != nil {
+				return err
+			}
+			key, err := t.Last(historyTable, state.number)
+			if err != nil {
+				return err
+			}
+			t.Put(historyTable, key, []byte{255})
+		}
+		return nil
+	}))
+	page, err := r.Instances(t.Context(), provider.Query{})
+	r.Must(err)
+	if len(page.Instances) != 1 || len(page.Unreadable) != 1 || page.Unreadable[0].InstanceID != "running" {
+		t.Fatalf("got %+v, want the ended instance; the running one is unreadable", page)
+	}
+	if diff := cmp.Diff(before, page.Instances[0]); diff != "" {
+		t.Errorf("ended instance (-with its history +without):\n%s", diff)
 	}
 }

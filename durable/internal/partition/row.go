@@ -11,8 +11,8 @@ type row struct {
 	// number.
 	number uint64
 	// The instance ID is the record's key, not part of it. LastUpdatedAt is used only if the
-	// execution has no history or was rewound later than its last event. Payloads with records
-	// of their own are unread.
+	// execution has no history, has ended, or was rewound later than its last event. Payloads
+	// with records of their own are unread.
 	provider.InstanceState
 }
 

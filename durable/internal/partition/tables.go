@@ -143,8 +143,12 @@ func (t tables) hasEventsFrom(execution uint64, index int) (bool, error) {
 	return last != nil && bytes.Compare(last, eventKey(execution, index)) >= 0, err
 }
 
-// updated returns the time of an instance's last update.
+// updated returns the time of an instance's last update. The row of an ended instance has it, because
+// the last checkpoint changed the status.
 func (t tables) updated(r *row) (time.Time, error) {
+	if r.Status.IsTerminal() {
+		return r.LastUpdatedAt, nil
+	}
 	key, err := t.Last(historyTable, r.number)
 	if key == nil || err != nil {
 		return r.LastUpdatedAt, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
@@ -296,7 +297,7 @@ func (t *txn) createInstance(old *row, start *history.ExecutionStarted, record [
 func (t *txn) putRow(r *row) error {
 	for which, text := range r.payloads() {
 		if *text != unread && isSeparate(*text) {
-			t.Put(payloadsTable, payloadKey(r.number, byte(which)), []byte(**text))
+			t.Put(payloadsTable, payloadKey(r.number, byte(which)), sharedBytes(**text))
 		}
 	}
 	b, err := encodeRow(r)
@@ -306,6 +307,9 @@ func (t *txn) putRow(r *row) error {
 	t.Put(instancesTable, []byte(r.Instance.InstanceID), b)
 	return nil
 }
+
+// sharedBytes returns the bytes of a text without a copy. They must not be changed; records never are.
+func sharedBytes(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
 // renumber makes r the row of a new execution. It deletes the old history; the payloads move to
 // the new number.

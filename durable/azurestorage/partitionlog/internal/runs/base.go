@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/reclaim"
 	"golang.org/x/sync/singleflight"
 )
 
@@ -42,8 +43,8 @@ type Config struct {
 	// Seed identifies the partition, for example by the hub's ID and the partition's number. All
 	// checksums include it.
 	Seed []byte
-	// BlockSize is the number of bytes that are read and checked together. Default 32 KiB. A larger
-	// record has a block of its own.
+	// BlockSize is the number of bytes that are read and checked together, at most maxShared. Default
+	// 32 KiB. A larger record has a block of its own.
 	BlockSize int
 	// FileSize is the size at which a file is complete, in bytes. Default 32 MiB. A larger record
 	// makes a larger file.
@@ -65,6 +66,7 @@ type Base struct {
 	stop    context.CancelFunc
 	work    sync.WaitGroup // background goroutines
 	loading singleflight.Group
+	pacer   reclaim.Pacer
 
 	installing chan struct{} // held while a manifest is committed
 

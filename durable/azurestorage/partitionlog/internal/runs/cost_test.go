@@ -7,10 +7,15 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/reclaim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
@@ -168,6 +173,107 @@ func TestGet_OfAMissingKeyMakesNoRequest(t *testing.T) {
 	}
 	if reads := s.files.count("read") - before; reads > files+gets/100 {
 		t.Errorf("%d requests for %d missing records in %d files", reads, gets, files)
+	}
+}
+
+// Only files with a large record make Go collect garbage early and return memory afterwards.
+func TestBase_CollectsEarlyAfterALargeRecord(t *testing.T) {
+	setting := func() int {
+		now := debug.SetGCPercent(100)
+		debug.SetGCPercent(now)
+		return now
+	}
+	synctest.Test(t, func(t *testing.T) { // a timer ends early collection
+		s := newStage(t, 1)
+		defer func() { _ = s.Close() }()
+		s.cfg.FileSize = 1 << 30
+		before := setting()
+		s.fill(2*reclaim.Large>>10, 1<<10)
+		if now := setting(); now != before {
+			t.Errorf("after small records, the garbage collector's setting is %d, want %d", now, before)
+		}
+		s.fill(1, reclaim.Large)
+		if now := setting(); now >= before {
+			t.Errorf("after a large record, the garbage collector's setting is %d, want less than %d", now, before)
+		}
+		time.Sleep(time.Minute)
+		if now := setting(); now != before {
+			t.Errorf("a minute later, the garbage collector's setting is %d, want %d", now, before)
+		}
+	})
+}
+
+func TestLast_DoesNotReadALargeRecord(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	defer func() { _ = s.Close() }()
+	s.cfg.Cache, s.cfg.BlockSize, s.cfg.FileSize = NewCache(0, 1<<20), 1000, 1<<30
+	key := func(group uint64, n int) string { return string(logstore.NumberKey(group)) + strconv.Itoa(n) }
+	l := logstore.NewLayer(testTables, 1)
+	l.Set(grouped, key(1, 0), []byte("small"))
+	l.Set(grouped, key(1, 1), make([]byte, maxShared))
+	l.Set(grouped, key(2, 0), make([]byte, maxShared))
+	l.Set(grouped, key(2, 1), []byte("small"))
+	l.Set(grouped, key(2, 2), []byte("small"))
+	deleted := logstore.NewLayer(testTables, 2)
+	deleted.Set(grouped, key(2, 2), nil)
+	deleted.Set(grouped, key(2, 1), nil)
+	for _, l := range []*logstore.Layer{l, deleted} {
+		if err := s.Write(l, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := s.files.bytes["read"]
+	for group, want := range map[uint64]string{1: key(1, 1), 2: key(2, 0), 3: ""} {
+		err := s.View(func(r logstore.Reader) error {
+			got, err := r.Last(grouped, group)
+			if string(got) != want {
+				t.Errorf("the last key of group %d is %q, want %q", group, got, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read := s.files.bytes["read"] - before; read >= maxShared {
+		t.Errorf("read %d bytes to find the last keys, want fewer than %d", read, maxShared)
+	}
+}
+
+func TestMerge_DoesNotReadADeletedLargeRecord(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	defer func() { _ = s.Close() }()
+	s.cfg.FileSize = 1 << 30
+	l := logstore.NewLayer(testTables, 1)
+	l.Set(plain, "a", []byte("small"))
+	l.Set(plain, "b", make([]byte, maxShared))
+	l.Set(plain, "c", make([]byte, 2*maxShared))
+	deleted := logstore.NewLayer(testTables, 2)
+	deleted.Set(plain, "b", nil)
+	for _, l := range []*logstore.Layer{l, deleted} {
+		if err := s.Write(l, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := s.files.bytes["read"]
+	if err := s.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if read := s.files.bytes["read"] - before; read < 2*maxShared || read >= 3*maxShared {
+		t.Errorf("the merge read %d bytes; want the undeleted large record, of %d bytes", read, 2*maxShared)
+	}
+	err := s.View(func(r logstore.Reader) error {
+		for key, want := range map[string]int{"a": len("small"), "b": 0, "c": 2 * maxShared} {
+			if value, err := r.Get(plain, []byte(key)); len(value) != want || err != nil {
+				return fmt.Errorf("record %s has %d bytes, %w; want %d", key, len(value), err, want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -115,6 +115,41 @@ func TestBase_ReportsEachDamagedByte(t *testing.T) {
 	}
 }
 
+func TestScan_ContinuesAfterADamagedLargeRecord(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	defer func() { _ = s.Close() }()
+	s.cfg.FileSize = 1 << 30
+	l := logstore.NewLayer(testTables, 1)
+	l.Set(plain, "a", []byte("small"))
+	l.Set(plain, "b", make([]byte, maxShared))
+	l.Set(plain, "c", []byte("small"))
+	if err := s.Write(l, false); err != nil {
+		t.Fatal(err)
+	}
+	s.files.files[s.Names()[0]][maxShared/2] ^= 1
+	scan := func(from []byte) (keys string, err error) {
+		err = s.View(func(r logstore.Reader) error {
+			return r.Scan(plain, from, func(key []byte, value func() ([]byte, error)) (bool, error) {
+				_, err := value()
+				if err == nil {
+					keys += string(key)
+				}
+				return false, err
+			})
+		})
+		return keys, err
+	}
+	keys, err := scan(nil)
+	gap, is := errors.AsType[*logstore.RangeError](err)
+	if keys != "a" || !is || string(gap.From) != "b" || !errors.As(err, new(*DamageError)) {
+		t.Fatalf("got %s, %v; want a, and a range from b", keys, err)
+	}
+	if keys, err := scan(gap.To); keys != "c" || err != nil {
+		t.Errorf("after the range: got %s, %v; want c", keys, err)
+	}
+}
+
 // The same content has different checksums in another block, file or hub.
 func TestBase_DetectsFilesOfAnotherHub(t *testing.T) {
 	t.Parallel()

@@ -33,6 +33,13 @@ type block struct {
 	sum    uint32
 }
 
+// maxShared is the maximum size, in bytes, of a block with several records. No version has used a larger
+// Config.BlockSize.
+const maxShared = 1 << 20
+
+// isLarge reports whether the block has only one record, which is large.
+func (b block) isLarge() bool { return b.size > maxShared }
+
 const blockMemory = 48 // memory use of a block without its first key, in bytes
 
 func (t *tail) code(c *logstore.Coder) {
@@ -119,9 +126,20 @@ func filterSlots(hash uint64, bytes int) iter.Seq[uint64] {
 	}
 }
 
-// record is a record of a block. A deletion has a nil value.
+// record is a record of a block.
 type record struct {
 	key, value []byte
+	load       func() ([]byte, error) // reads the value, if it is large
+}
+
+func (r record) isDeletion() bool { return r.value == nil && r.load == nil }
+
+// read returns the value, or nil for a deletion.
+func (r record) read() ([]byte, error) {
+	if r.load != nil {
+		return r.load()
+	}
+	return r.value, nil
 }
 
 // decodeRecord returns the first record of a block and the rest of the block.
@@ -166,6 +184,7 @@ type fileWriter struct {
 	hashes  []uint64
 	group   []byte // last group in hashes
 	key     []byte // last key
+	largest int    // size of the largest value, in bytes
 	counts  file
 }
 
@@ -201,6 +220,7 @@ func (w *fileWriter) add(key, value []byte) error {
 		w.content = append(w.content, value...)
 	}
 	w.counts.records++
+	w.largest = max(w.largest, len(value))
 	w.key = append(w.key[:0], key...)
 	w.hashes = append(w.hashes, xxhash.Sum64(key))
 	if isGrouped(w.b.cfg.Tables, key) && !bytes.Equal(w.group, key[:groupKey]) {
@@ -239,6 +259,7 @@ func (w *fileWriter) endFile() error {
 		return fmt.Errorf("create base file %s: %w", f.name, err)
 	}
 	w.files = append(w.files, f)
+	w.b.pacer.Step(w.largest)
 	*w = fileWriter{ctx: w.ctx, b: w.b, last: w.last, tried: w.tried, files: w.files, content: content[:0], hashes: w.hashes[:0]}
 	return nil
 }

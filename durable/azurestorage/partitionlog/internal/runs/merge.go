@@ -154,8 +154,12 @@ func (w *fileWriter) merge(runs []*run, oldest bool) error {
 		if err := errors.Join(w.ctx.Err(), all.damage(r.key)); err != nil {
 			return err
 		}
-		if r.value != nil || !oldest {
-			if err := w.add(r.key, r.value); err != nil {
+		if !r.isDeletion() || !oldest {
+			value, err := r.read()
+			if err == nil {
+				err = w.add(r.key, value)
+			}
+			if err != nil {
 				return err
 			}
 		}

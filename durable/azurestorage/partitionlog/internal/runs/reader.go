@@ -268,7 +268,7 @@ func (r *reader) Last(t logstore.Table, group uint64) ([]byte, error) {
 		switch {
 		case !bytes.HasPrefix(last.key, prefix):
 			return nil, nil
-		case last.value != nil:
+		case !last.isDeletion():
 			return last.key[1:], nil
 		}
 		before = last.key // a deletion
@@ -286,7 +286,25 @@ func (b *Base) lastBefore(r *run, before []byte) (last record, err error) {
 	if err != nil {
 		return record{}, err
 	}
+	if n := t.find(before); t.blocks[n].isLarge() {
+		return b.large(b.ctx, f, t.blocks[n:n+1]), nil
+	}
 	return b.lastIn(f, t, before)
+}
+
+// large returns the record of a large block. It does not read the value.
+func (b *Base) large(ctx context.Context, f *file, at []block) record {
+	return record{key: at[0].first, load: func() ([]byte, error) {
+		p, err := b.readBlocks(ctx, f, at)
+		if err != nil {
+			return nil, unreadable(at[0].first, after(at[0].first), err)
+		}
+		r, _, ok := decodeRecord(p)
+		if !ok {
+			return nil, &DamageError{f.name, int64(at[0].offset), errForm}
+		}
+		return r.value, nil
+	}}
 }
 
 // lastIn returns the last record of a file whose key is less than before.
@@ -368,7 +386,7 @@ func (c *cursor) open() (err error) {
 // next moves to the next record.
 func (c *cursor) next() (err error) {
 	if len(c.rest) == 0 {
-		if c.ok, err = c.fill(); err != nil || !c.ok || c.damage != nil {
+		if c.ok, err = c.fill(); err != nil || !c.ok || c.damage != nil || c.load != nil {
 			return err
 		}
 	}
@@ -398,6 +416,11 @@ func (c *cursor) fill() (ok bool, err error) {
 	}
 	c.at = begin.offset
 	n := c.block + 1
+	if begin.isLarge() {
+		c.record, c.block = c.b.large(c.ctx, c.now, c.tail.blocks[c.block:n]), n
+		return true, nil
+	}
+	c.load = nil
 	if c.span == 0 { // another scan may start here: use the cache
 		c.rest, err = c.b.block(c.now, c.tail, c.block)
 		c.span = uint64(c.b.cfg.BlockSize)
@@ -484,8 +507,8 @@ func (m merged) scan(from []byte, f func(key []byte, value func() ([]byte, error
 		if err := m.damage(r.key); err != nil {
 			return err
 		}
-		if r.value != nil {
-			if stop, err := f(r.key[1:], func() ([]byte, error) { return r.value, nil }); stop || err != nil {
+		if !r.isDeletion() {
+			if stop, err := f(r.key[1:], r.read); stop || err != nil {
 				return err
 			}
 		}
