@@ -135,10 +135,10 @@ func lostInfo(blobs []store.BlobInfo, configured int) (p Problem, records bool) 
 
 // logFacts is the result of reading a partition's log.
 type logFacts struct {
-	damage   error    // reason why the log is unreadable
-	named    []string // files of the base
-	damaged  []*runs.DamageError
-	unread   error // reason why the mailbox position is unreadable
+	damage   error               // reason why the log is unreadable
+	named    []string            // files of the base
+	damaged  []*runs.DamageError // damaged parts of these files
+	unread   error               // reason why the mailbox position is unreadable
 	position mailbox.Position
 }
 

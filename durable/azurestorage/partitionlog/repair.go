@@ -33,12 +33,11 @@ func (r *Report) Remaining() (n int) {
 	return n
 }
 
-// Repair looks for missing blobs of a hub, and for damage in its logs and in its base files, which it reads
-// completely. If apply is true, it makes the
-// repairs that the report names. It never deletes or overwrites a blob. It fails with [ErrNoHub] if
-// the hub does not exist.
-// It fails with [provider.ErrHubBusy] if a process owns a partition whose mailbox needs a repair;
-// the report then shows which repairs were made.
+// Repair looks for missing blobs of a hub, and for damage in its logs and in its base files, which it
+// reads completely. If apply is true, it makes the repairs that the report names. It never deletes or
+// overwrites a blob. It fails with [ErrNoHub] if the hub does not exist. It fails with
+// [provider.ErrHubBusy] if a process owns a partition whose mailbox needs a repair; the report then
+// shows which repairs were made.
 func Repair(ctx context.Context, connection azurestorage.Connection, cfg Config, apply bool) (r *Report, err error) {
 	h, err := Open(connection, cfg)
 	if err != nil {

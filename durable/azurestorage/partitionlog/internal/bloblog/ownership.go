@@ -147,7 +147,7 @@ func (o *ownership) renew() {
 		until := b.until
 		wait = b.renewed.Add(every).Left(now)
 		o.state.Unlock()
-		if wait > 0 {
+		if wait > 0 { // another blob has become the current one
 			continue
 		}
 		ctx, cancel := context.WithTimeout(o.own, until.Left(now))
