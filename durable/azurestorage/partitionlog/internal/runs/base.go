@@ -43,8 +43,8 @@ type Config struct {
 	// Seed identifies the partition, for example by the hub's ID and the partition's number. All
 	// checksums include it.
 	Seed []byte
-	// BlockSize is the number of bytes that are read and checked together, at most maxShared. Default
-	// 32 KiB. A larger record has a block of its own.
+	// BlockSize is the number of bytes that are read and checked together. Default 32 KiB. A larger
+	// record has a block of its own.
 	BlockSize int
 	// FileSize is the size at which a file is complete, in bytes. Default 32 MiB. A larger record
 	// makes a larger file.

@@ -203,6 +203,8 @@ func TestBase_CollectsEarlyAfterALargeRecord(t *testing.T) {
 	})
 }
 
+const large = 1 << 20 // size of a large record
+
 func TestLast_DoesNotReadALargeRecord(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 1)
@@ -211,8 +213,8 @@ func TestLast_DoesNotReadALargeRecord(t *testing.T) {
 	key := func(group uint64, n int) string { return string(logstore.NumberKey(group)) + strconv.Itoa(n) }
 	l := logstore.NewLayer(testTables, 1)
 	l.Set(grouped, key(1, 0), []byte("small"))
-	l.Set(grouped, key(1, 1), make([]byte, maxShared))
-	l.Set(grouped, key(2, 0), make([]byte, maxShared))
+	l.Set(grouped, key(1, 1), make([]byte, large))
+	l.Set(grouped, key(2, 0), make([]byte, large))
 	l.Set(grouped, key(2, 1), []byte("small"))
 	l.Set(grouped, key(2, 2), []byte("small"))
 	deleted := logstore.NewLayer(testTables, 2)
@@ -236,8 +238,8 @@ func TestLast_DoesNotReadALargeRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if read := s.files.bytes["read"] - before; read >= maxShared {
-		t.Errorf("read %d bytes to find the last keys, want fewer than %d", read, maxShared)
+	if read := s.files.bytes["read"] - before; read >= large {
+		t.Errorf("read %d bytes to find the last keys, want fewer than %d", read, large)
 	}
 }
 
@@ -248,8 +250,8 @@ func TestMerge_DoesNotReadADeletedLargeRecord(t *testing.T) {
 	s.cfg.FileSize = 1 << 30
 	l := logstore.NewLayer(testTables, 1)
 	l.Set(plain, "a", []byte("small"))
-	l.Set(plain, "b", make([]byte, maxShared))
-	l.Set(plain, "c", make([]byte, 2*maxShared))
+	l.Set(plain, "b", make([]byte, large))
+	l.Set(plain, "c", make([]byte, 2*large))
 	deleted := logstore.NewLayer(testTables, 2)
 	deleted.Set(plain, "b", nil)
 	for _, l := range []*logstore.Layer{l, deleted} {
@@ -261,11 +263,11 @@ func TestMerge_DoesNotReadADeletedLargeRecord(t *testing.T) {
 	if err := s.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if read := s.files.bytes["read"] - before; read < 2*maxShared || read >= 3*maxShared {
-		t.Errorf("the merge read %d bytes; want the undeleted large record, of %d bytes", read, 2*maxShared)
+	if read := s.files.bytes["read"] - before; read < 2*large || read >= 3*large {
+		t.Errorf("the merge read %d bytes; want the undeleted large record, of %d bytes", read, 2*large)
 	}
 	err := s.View(func(r logstore.Reader) error {
-		for key, want := range map[string]int{"a": len("small"), "b": 0, "c": 2 * maxShared} {
+		for key, want := range map[string]int{"a": len("small"), "b": 0, "c": 2 * large} {
 			if value, err := r.Get(plain, []byte(key)); len(value) != want || err != nil {
 				return fmt.Errorf("record %s has %d bytes, %w; want %d", key, len(value), err, want)
 			}

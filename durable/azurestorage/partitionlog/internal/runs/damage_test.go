@@ -122,12 +122,12 @@ func TestScan_ContinuesAfterADamagedLargeRecord(t *testing.T) {
 	s.cfg.FileSize = 1 << 30
 	l := logstore.NewLayer(testTables, 1)
 	l.Set(plain, "a", []byte("small"))
-	l.Set(plain, "b", make([]byte, maxShared))
+	l.Set(plain, "b", make([]byte, large))
 	l.Set(plain, "c", []byte("small"))
 	if err := s.Write(l, false); err != nil {
 		t.Fatal(err)
 	}
-	s.files.files[s.Names()[0]][maxShared/2] ^= 1
+	s.files.files[s.Names()[0]][large/2] ^= 1
 	scan := func(from []byte) (keys string, err error) {
 		err = s.View(func(r logstore.Reader) error {
 			return r.Scan(plain, from, func(key []byte, value func() ([]byte, error)) (bool, error) {

@@ -33,12 +33,10 @@ type block struct {
 	sum    uint32
 }
 
-// maxShared is the maximum size, in bytes, of a block with several records. No version has used a larger
-// Config.BlockSize.
-const maxShared = 1 << 20
-
-// isLarge reports whether the block has only one record, which is large.
-func (b block) isLarge() bool { return b.size > maxShared }
+// isLarge reports whether a block certainly has only one record, which is large. A block with several
+// records has at most Config.BlockSize bytes of keys and values, and fewer bytes of lengths than twice
+// that. All versions have used the same size.
+func (b *Base) isLarge(o block) bool { return o.size > 4*uint64(b.cfg.BlockSize) }
 
 const blockMemory = 48 // memory use of a block without its first key, in bytes
 

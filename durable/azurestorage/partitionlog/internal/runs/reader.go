@@ -286,7 +286,7 @@ func (b *Base) lastBefore(r *run, before []byte) (last record, err error) {
 	if err != nil {
 		return record{}, err
 	}
-	if n := t.find(before); t.blocks[n].isLarge() {
+	if n := t.find(before); b.isLarge(t.blocks[n]) {
 		return b.large(b.ctx, f, t.blocks[n:n+1]), nil
 	}
 	return b.lastIn(f, t, before)
@@ -416,7 +416,7 @@ func (c *cursor) fill() (ok bool, err error) {
 	}
 	c.at = begin.offset
 	n := c.block + 1
-	if begin.isLarge() {
+	if c.b.isLarge(begin) {
 		c.record, c.block = c.b.large(c.ctx, c.now, c.tail.blocks[c.block:n]), n
 		return true, nil
 	}
