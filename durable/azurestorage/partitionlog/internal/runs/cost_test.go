@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/reclaim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
@@ -183,6 +184,7 @@ func TestBase_CollectsEarlyAfterALargeRecord(t *testing.T) {
 		debug.SetGCPercent(now)
 		return now
 	}
+	patience.Until(t, "the early collection of earlier tests ends", func() bool { return setting() >= 100 })
 	synctest.Test(t, func(t *testing.T) { // a timer ends early collection
 		s := newStage(t, 1)
 		defer func() { _ = s.Close() }()
