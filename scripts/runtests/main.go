@@ -24,7 +24,7 @@ import (
 
 func main() {
 	full := flag.Bool("full", false, "run every test, in full amounts; by default each layer is represented")
-	repeat := flag.Int("repeat", 1, "run the command this many times and stop at the first failure; each result is appended to bin/test-runs.log")
+	repeat := flag.Int("repeat", 1, "run the command this many times and stop at the first failure")
 	record := flag.Bool("record", false, "write the time of each part to scripts/runtests/times.tsv if all tests pass")
 	shuffle := flag.Uint64("shuffle", 0, "the seed of the tests' order; 0 chooses one")
 	slowest := flag.Int("slowest", 0, "print this many of the tests that took longest")
@@ -44,10 +44,8 @@ func main() {
 			r.shuffle = rand.Uint64N(1 << 32)
 		}
 		err := r.run(ctx)
-		if *repeat > 1 {
-			if err := appendLog(filepath.Join("bin", "test-runs.log"), r.logLine(err)); err != nil {
-				fmt.Fprintln(os.Stderr, "runtests:", err)
-			}
+		if err := appendLog(filepath.Join("bin", "test-runs.log"), r.logLine(err)); err != nil {
+			fmt.Fprintln(os.Stderr, "runtests:", err)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "runtests:", err)
@@ -147,7 +145,10 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 // logLine describes the result of a run: date, commit, mode, seed, result and duration.
 func (r *run) logLine(err error) string {
 	result := "ok"
-	if err != nil {
+	switch {
+	case errors.Is(err, context.Canceled):
+		result = "interrupted"
+	case err != nil:
 		result = err.Error()
 	}
 	mode := "short"

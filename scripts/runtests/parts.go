@@ -72,8 +72,10 @@ var plainPackages = map[string]bool{
 // plainInShort are packages without the race detector in the short command. They start goroutines
 // but have many cases, which take four times as long with it; in a full run they have it.
 var plainInShort = map[string]bool{
-	"durable/azurestorage/partitionlog": true,
-	simulated:                           true,
+	"durable/azurestorage/partitionlog":   true,
+	"durable/internal/formats":            true,
+	"durable/internal/metering/incidents": true,
+	simulated:                             true,
 }
 
 // twice are packages that a full run also tests without the race detector. With the race detector, some of
@@ -153,7 +155,7 @@ func partsOf(ctx context.Context, r *run) ([]part, error) {
 		if p == simulated {
 			t.flags = append(t.flags, "-test.skip="+slowUnderRace)
 		}
-		if plainInShort[p] {
+		if plainInShort[p] && twice[p] {
 			t.flags = append(t.flags, "-test.short") // the other cases run without the race detector
 		}
 		parts = append(parts, t)

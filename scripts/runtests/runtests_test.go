@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -176,5 +177,18 @@ func TestTimes_RecordReplacesTheTimesOfOneMode(t *testing.T) {
 	}
 	if !maps.Equal(again.parts, want) {
 		t.Errorf("read %v; want %v", again.parts, want)
+	}
+}
+
+func TestLogLine_HasOneLineForEachResult(t *testing.T) {
+	failed := errors.New("2 of 90 parts failed")
+	for _, c := range []struct {
+		err  error
+		want string
+	}{{nil, "ok"}, {failed, failed.Error()}, {errors.Join(failed, context.Canceled), "interrupted"}} {
+		line := (&run{version: "v1", shuffle: 7, started: time.Now()}).logLine(c.err)
+		if fields := strings.Split(line, "\t"); fields[len(fields)-1] != c.want+"\n" {
+			t.Errorf("the line of the error %v is %q; want one that ends with %q", c.err, line, c.want)
+		}
 	}
 }

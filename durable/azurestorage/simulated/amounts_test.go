@@ -10,7 +10,7 @@ import (
 type amounts struct {
 	sample        int // every n-th case of a kind runs
 	startSample   int // every n-th interrupted start runs
-	takeoverKills int // number of requests at which a worker dies, per scenario
+	takeoverKills int // number of requests at which a worker dies, per scenario; or repetitions with a death at each request
 }
 
 // TestMain runs simulations on one processor. On several, the scheduler decides the order of

@@ -529,7 +529,7 @@ func TestTakeover_ByDotnetLeavesNoLockAfterAForwardedRequest(t *testing.T) {
 	if first < 0 {
 		t.Fatal("no entity was locked")
 	}
-	for range 3 { // the order of concurrent requests differs in each run, so one run can miss a fault
+	for range usual().takeoverKills { // the order of concurrent requests differs in each run, so one run can miss a fault
 		for n := first + 2; n <= last; n++ {
 			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
 				if _, faults := takeover(t, which, death{fault: fault, n: n, successor: dotnetWorker}); len(faults) > 0 {
