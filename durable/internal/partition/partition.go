@@ -229,7 +229,7 @@ func (p *Partition) NextOrchestration(ctx context.Context) (*provider.Orchestrat
 		if err := p.lockInstance(ctx, s); err != nil {
 			return nil, err
 		}
-		item, err := s.open()
+		item, err := s.open(ctx)
 		if item != nil {
 			return item, nil
 		}

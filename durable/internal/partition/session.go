@@ -40,7 +40,7 @@ var (
 )
 
 // open returns the session's work item, or nil if no message can be dispatched.
-func (s *session) open() (*provider.OrchestrationWorkItem, error) {
+func (s *session) open(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
 	item := &provider.OrchestrationWorkItem{OwnedSince: s.p.opened, Session: s}
 	var c classified
 	err := s.p.read("read instance "+s.inst.id, func(t tables) error {
@@ -58,7 +58,10 @@ func (s *session) open() (*provider.OrchestrationWorkItem, error) {
 		c, err = classify(t, &p, s.inFlight)
 		return err
 	})
-	if err != nil || !s.accept(c) {
+	if err == nil && len(c.replace) > 0 {
+		err = s.replace(ctx, c.replace)
+	}
+	if err != nil || len(c.replace) > 0 || !s.accept(c) {
 		return nil, err
 	}
 	item.Instance = history.OrchestrationInstance{InstanceID: s.inst.id, ExecutionID: s.execution}
@@ -81,6 +84,7 @@ func (s *session) progress(r *row, past func() ([]history.Event, error)) provide
 type classified struct {
 	deliver        []provider.TaskMessage
 	early, discard []*message
+	replace        []*message // starts that replace the execution, which has ended since they were stored
 }
 
 // classify loads messages and determines their dispositions. If they contain the start of the
@@ -102,18 +106,42 @@ func classify(t tables, p *provider.Progress, messages []*message) (classified, 
 		if err != nil {
 			return classified{}, err
 		}
-		switch d {
-		case provider.Deliver, provider.StartExecution:
+		switch {
+		case d == provider.StartExecution && p.Status.IsTerminal():
+			c.replace = append(c.replace, m)
+		case d == provider.Deliver, d == provider.StartExecution:
 			c.deliver = append(c.deliver, msg)
-		case provider.HoldBack:
+		case d == provider.HoldBack:
 			c.early = append(c.early, m)
-		case provider.OtherExecution, provider.Discard:
+		default: // OtherExecution, Discard
 			// A message for another execution is obsolete: a later execution would have been stored
 			// in the same transaction as its messages.
 			c.discard = append(c.discard, m)
 		}
 	}
 	return c, nil
+}
+
+// replace stores starts of children once more. They were stored while another execution ran, which has
+// ended now, so they replace it.
+func (s *session) replace(ctx context.Context, starts []*message) error {
+	return s.p.writer.Do(ctx, func(t *txn) error {
+		for _, m := range starts {
+			msg, err := m.load(t.tables)
+			if err != nil {
+				return err
+			}
+			record, err := encodeMessage(msg)
+			if err != nil {
+				return err
+			}
+			t.consume(m)
+			if err := t.send(record, msg); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // accept removes the early and the discarded messages from the session. It returns true if

@@ -330,14 +330,19 @@ func (t *txn) renumber(r *row, number uint64) (err error) {
 
 // removeExecution deletes the history and the large payloads of an execution.
 func (t *txn) removeExecution(number uint64) error {
-	for _, id := range []logstore.Table{historyTable, payloadsTable} {
-		all, err := t.Group(id, number)
-		if err != nil {
-			return err
-		}
-		for _, r := range all {
-			t.Remove(id, []byte(r.Key))
-		}
+	past, err := t.Group(historyTable, number)
+	if err != nil {
+		return err
+	}
+	payloads, err := t.Group(payloadsTable, number)
+	if err != nil {
+		return err // nothing is removed, because an inbox answers a request with an error of damaged records
+	}
+	for _, r := range past {
+		t.Remove(historyTable, []byte(r.Key))
+	}
+	for _, r := range payloads {
+		t.Remove(payloadsTable, []byte(r.Key))
 	}
 	return nil
 }

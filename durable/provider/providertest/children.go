@@ -10,6 +10,8 @@ var children = area{"starts of children", []test{
 	{"the start of a child with the ID of a running instance is delivered to that instance", running(childOfLive)},
 	{"the messages of a checkpoint without events are sent", running(answered)},
 	{"a child replaces an instance with its ID that has ended", running(childOfEnded)},
+	{"a child replaces an instance with its ID that ends while the start waits", running(childOfEnding)},
+	{"a child replaces an instance with its ID that ends in its first episode", running(childOfShort)},
 	{"a redelivered start of a child begins no execution", running(childTwice)},
 	{"the first creation time of a child stays until another child is started with its ID", running(childFirstCreated)},
 }}
@@ -90,6 +92,41 @@ func childOfEnded(w *world) {
 	w.equal("status", s.Status, history.Running)
 	w.equal("input", s.Input, text(`"of a child"`))
 	w.equal("history", w.history("child"), w.histories[start.Target])
+}
+
+func childOfEnding(w *world) {
+	w.begin("child")
+	w.send(raised("child", "finish", nil))
+	ending := w.next("child")
+	parent := w.create("parent")
+	start := childStart("child", "another execution", parent, 0)
+	w.next("parent").child(0, start).finish()
+	ending.end(history.Completed, nil).finish()
+	w.replaced(start)
+}
+
+func childOfShort(w *world) {
+	w.create("child")
+	ending := w.next("child")
+	parent := w.create("parent")
+	start := childStart("child", "another execution", parent, 0)
+	w.next("parent").child(0, start).finish()
+	ending.end(history.Completed, nil).finish()
+	w.replaced(start)
+}
+
+// replaced checks that a start begins an execution that replaces the one of its instance.
+func (w *world) replaced(start provider.TaskMessage) {
+	w.Helper()
+	e := w.next(start.Target.InstanceID)
+	w.equal("instance of the work item", e.item.Instance, start.Target)
+	w.equal("history of the work item", len(e.item.History), 0)
+	w.equal("messages of the work item", e.item.Messages, []provider.TaskMessage{start})
+	e.end(history.Completed, text("new")).finish()
+	s := w.state(start.Target.InstanceID)
+	w.equal("instance", s.Instance, start.Target)
+	w.equal("output", s.Output, text("new"))
+	w.equal("history", w.history(start.Target.InstanceID), w.histories[start.Target])
 }
 
 func childTwice(w *world) {
