@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
@@ -277,14 +278,19 @@ func TestPartitionLog_AnAppStartsWithADamagedPartition(t *testing.T) {
 	})
 }
 
-// A caller repeats a request whose process has lost the partition meanwhile.
-func TestPartitionLog_ALostPartitionIsAnswered503(t *testing.T) {
+// A caller repeats a request whose process has lost the partition meanwhile, or whose response was lost.
+func TestManagement_ARequestWithUnknownResultIsAnswered503(t *testing.T) {
 	t.Parallel()
-	hub := newFakeHub()
-	s := readyServer(t, App{}, fakeConfig(t, hub))
-	hub.fail(fmt.Errorf("start instance: %w", &partitionlog.UncertainError{Cause: errors.New("another process has the partition")}))
-	w := call(s, "POST", managed+"orchestrators/Hello/i", "")
-	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "may or may not have happened") {
-		t.Errorf("%d %s, want 503 with Retry-After and the reason", w.Code, w.Body)
+	for _, cause := range []error{
+		&partitionlog.UncertainError{Cause: errors.New("another process has the partition")},
+		fmt.Errorf("%w: %w", azurestorage.ErrMaybeSent, errors.New("connection reset")),
+	} {
+		hub := newFakeHub()
+		s := readyServer(t, App{}, fakeConfig(t, hub))
+		hub.fail(fmt.Errorf("start instance: %w", cause))
+		w := call(s, "POST", managed+"orchestrators/Hello/i", "")
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "may or may not have happened") {
+			t.Errorf("%d %s, want 503 with Retry-After and the reason", w.Code, w.Body)
+		}
 	}
 }

@@ -54,6 +54,9 @@ type TaskHub struct {
 	tasks         sync.WaitGroup                            // the goroutines that Run waits for
 }
 
+// ErrMaybeSent is the error of a request whose message may have been sent.
+var ErrMaybeSent = outbound.ErrMaybeSent
+
 var (
 	_ provider.Provider            = (*TaskHub)(nil)
 	_ provider.LoadReporter        = (*TaskHub)(nil)

@@ -160,7 +160,8 @@ func layerOf(base uint64, groups []bloblog.Frame) (*logstore.Layer, error) {
 	return layer, nil
 }
 
-// follow reads the groups and manifests appended since the last read.
+// follow reads the groups and manifests appended since the last read. After an error in them, the log must be
+// reopened, because it returns them only once.
 func (v *followed) follow(ctx context.Context) error {
 	frames, err := v.log.Next(ctx)
 	if err != nil {
@@ -170,18 +171,18 @@ func (v *followed) follow(ctx context.Context) error {
 		if f.Manifest != nil {
 			v.groups = slices.DeleteFunc(v.groups, func(g bloblog.Frame) bool { return g.Number <= f.Number })
 			if err := v.base.Rebase(f.Manifest); err != nil {
-				return err
+				return errors.Join(bloblog.ErrReopen, err)
 			}
 			layer, err := layerOf(f.Number, v.groups)
 			if err != nil {
-				return err
+				return errors.Join(bloblog.ErrReopen, err)
 			}
 			v.store.Replace(layer)
 			continue
 		}
 		v.groups = append(v.groups, f)
 		if err := v.store.Replay(f.Number, f.Changes); err != nil {
-			return err
+			return errors.Join(bloblog.ErrReopen, err)
 		}
 	}
 	return nil

@@ -86,8 +86,8 @@ func (e *FormatError) Error() string {
 // Unwrap returns the cause.
 func (e *FormatError) Unwrap() error { return e.Cause }
 
-// UncertainError is the error of a request with unknown result, because this process lost the
-// partition during the request.
+// UncertainError is the error of a request with unknown result: this process lost the partition during
+// the request, or the time for the request ended after it was sent.
 type UncertainError = logstore.UncertainError
 
 // DamageError reports a damaged or missing blob of a hub.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,7 +42,8 @@ type posted struct {
 }
 
 // send sends a request to the partition's mailbox and returns its number. Requests that arrive
-// while mail is being sent share the next mail.
+// while mail is being sent share the next mail. If ctx ends first, a request that is in no mail yet is
+// dropped; the error of another one is an *[UncertainError], because its mail is repeated.
 func (c *clientMail) send(ctx context.Context, r partition.Request) (uint64, error) {
 	p := &posted{Request: r, done: make(chan error, 1)}
 	chance.AwaitTurn(ctx, turn{"mail", c.handle.number}, nil)
@@ -60,16 +62,30 @@ func (c *clientMail) send(ctx context.Context, r partition.Request) (uint64, err
 		go c.run(context.WithoutCancel(ctx)) // ends when no request is pending
 	}
 	c.mu.Unlock()
+	var err error
 	select {
-	case err := <-p.done:
-		if err != nil {
-			c.stopWaiting(p.Number)
-		}
-		return p.Number, err
+	case err = <-p.done:
 	case <-ctx.Done():
-		c.stopWaiting(p.Number)
-		return 0, ctx.Err()
+		if err = ctx.Err(); !c.drop(p) {
+			err = &UncertainError{Cause: err}
+		}
 	}
+	if err != nil {
+		c.stopWaiting(p.Number)
+	}
+	return p.Number, err
+}
+
+// drop removes a pending request. It reports false if the request is in a mail.
+func (c *clientMail) drop(p *posted) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := slices.Index(c.pending, p)
+	if at < 0 {
+		return false
+	}
+	c.pending = slices.Delete(c.pending, at, at+1)
+	return true
 }
 
 // stopWaiting records that no caller waits for the answer to a request.

@@ -193,7 +193,11 @@ func (s *partitionHandle) request(ctx context.Context, r partition.Request, msg 
 		return err
 	}
 	defer s.mail.stopWaiting(number)
-	return s.awaitAnswer(ctx, number)
+	answer, err := s.awaitAnswer(ctx, number)
+	if err != nil {
+		return &UncertainError{Cause: err} // the mail is durable, so the owner will process the request
+	}
+	return answer
 }
 
 // recordReader reads the record of a message. It encodes the message when it is first read.
@@ -215,16 +219,16 @@ func (r *recordReader) Read(p []byte) (int, error) {
 	return r.rest.Read(p)
 }
 
-// awaitAnswer polls for the answer to a request in the mailbox. If the partition has no owner, this
-// process acquires it for a short time. Each poll costs a request. So the first one is delayed by
-// 3/4 of the time that the previous answer took, but at most by acquireAfter.
-func (s *partitionHandle) awaitAnswer(ctx context.Context, number uint64) error {
+// awaitAnswer polls for the answer to a request in the mailbox. The answer is nil or the error of the
+// request. If the partition has no owner, this process acquires it for a short time. Each poll costs a
+// request. So the first one is delayed by 3/4 of the time that the previous answer took, but at most by
+// acquireAfter.
+func (s *partitionHandle) awaitAnswer(ctx context.Context, number uint64) (answer, err error) {
 	sent := time.Now()
 	gap, take := minAnswerInterval, sent.Add(acquireAfter)
 	pause.For(ctx, min(time.Duration(s.answerTook.Load())*3/4, acquireAfter)) // if ctx has ended, read fails
 	for {
 		var answered bool
-		var answer error
 		err := s.read(ctx, func(r *partition.Reader) (err error) {
 			answered, err = r.Answer(s.hub.sender, number)
 			if answered {
@@ -234,19 +238,19 @@ func (s *partitionHandle) awaitAnswer(ctx context.Context, number uint64) error 
 		})
 		if answered {
 			s.answerTook.Store(int64(time.Since(sent)))
-			return answer
+			return answer, nil
 		}
 		if err != nil && !errors.Is(err, bloblog.ErrNoLog) {
-			return err
+			return nil, err
 		}
 		if s.owner() == nil && (err != nil || time.Now().After(take)) {
 			take = time.Now().Add(acquireInterval)
 			if err := s.borrow(ctx); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		if !pause.For(ctx, gap) {
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 		gap = min(gap*3/2, maxAnswerInterval)
 	}

@@ -176,3 +176,71 @@ func afterFailover(t *testing.T, size int, more bool) {
 		}
 	})
 }
+
+// If the time for a client's request ends before the request is in a mail, it is never sent. Otherwise the
+// error says that the result is unknown.
+func TestMail_ARequestWithoutTimeIsDroppedOrUncertain(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		var fails, failsAnswers atomic.Bool
+		s.account = azsim.New(azsim.Config{
+			Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond,
+			Decide: func(r azsim.Request) azsim.Fault {
+				isMail := r.Operation == "AppendBlock" && strings.Contains(r.Path, "/mail-")
+				if r.Worker == "client" && (fails.Load() && isMail || failsAnswers.Load() && !isMail) {
+					return azsim.FailBefore
+				}
+				return azsim.None
+			},
+		})
+		client, _ := s.openWith("client", partitionlog.Config{PartitionCount: 1})
+		if err := startHello(s.Context(), client, "a"); err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(10 * time.Second) // until the client has released the partition
+		within := func(request func(context.Context) error) error {
+			ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+			defer cancel()
+			return request(ctx)
+		}
+		fails.Store(true)
+		for i := range 5 {
+			err := within(func(ctx context.Context) error { return client.Send(ctx, event("a")) })
+			uncertain := errors.As(err, new(*partitionlog.UncertainError))
+			if !errors.Is(err, context.DeadlineExceeded) || uncertain != (i == 0) {
+				s.Errorf("request %d: %v; want the end of the time, uncertain only for the first request", i, err)
+			}
+		}
+		fails.Store(false)
+		s.send(client, 10)
+		failsAnswers.Store(true)
+		err := within(func(ctx context.Context) error { return startHello(ctx, client, "b") })
+		if !errors.As(err, new(*partitionlog.UncertainError)) {
+			s.Errorf("start without an answer: %v; want an UncertainError", err)
+		}
+		failsAnswers.Store(false)
+
+		h, _ := s.openWith("w", partitionlog.Config{PartitionCount: 1})
+		ctx, cancel := context.WithCancel(s.Context())
+		ended := make(chan error)
+		go func() { ended <- h.Run(ctx) }()
+		for _, want := range []struct {
+			id       string
+			messages int
+		}{{"a", 3}, {"b", 1}} { // a: the start, the uncertain event and the one of s.send
+			item, err := h.NextOrchestration(ctx)
+			if err != nil {
+				s.Fatal(err)
+			}
+			if id := string(item.Messages[0].Target.InstanceID); id != want.id || len(item.Messages) != want.messages {
+				s.Errorf("dispatched %d messages to %s; want %d to %s", len(item.Messages), id, want.messages, want.id)
+			}
+			if err := item.Session.Release(ctx); err != nil {
+				s.Error(err)
+			}
+		}
+		cancel()
+		if err := errors.Join(<-ended, h.Close(), client.Close()); err != nil {
+			s.Error(err)
+		}
+	})
+}

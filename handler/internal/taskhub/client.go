@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -372,7 +373,9 @@ func IsDamaged(err error) bool {
 }
 
 // IsUncertain reports whether err means that a request may or may not have taken effect.
-func IsUncertain(err error) bool { return errors.As(err, new(*partitionlog.UncertainError)) }
+func IsUncertain(err error) bool {
+	return errors.Is(err, azurestorage.ErrMaybeSent) || errors.As(err, new(*partitionlog.UncertainError))
+}
 
 // maxUnreadable is the largest number of unreadable instances that are logged.
 const maxUnreadable = 1000

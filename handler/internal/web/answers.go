@@ -303,14 +303,14 @@ func outageMessage(err error) string {
 		return "The part of the task hub's file that the request needs is damaged. Restore it from a backup, or use another file."
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		return "The disk of the task hub's file is full. Free space and try again."
-	case taskhub.IsUncertain(err):
-		return "The request may or may not have happened. Check the instance, or try again."
 	case taskhub.IsDamaged(err):
 		return "A part of the task hub that the request needs is damaged or missing."
 	case taskhub.IsStopped(err):
 		return "The task hub was deleted. Restart the app to create it again."
 	case taskhub.IsDeletedHub(err):
 		return "The task hub was deleted. The app creates it again: try again later."
+	case taskhub.IsUncertain(err):
+		return "The request may or may not have happened. Check the instance, or try again."
 	case errors.Is(err, fs.ErrNotExist):
 		return "The task hub's file was deleted or moved. Restore it, or restart the app."
 	}

@@ -107,7 +107,7 @@ func (e *Direct) Await(ctx context.Context) error {
 	return <-e.outcome
 }
 
-// sendError returns the error of a failed send. It wraps errMaybeSent if the message may have been
+// sendError returns the error of a failed send. It wraps ErrMaybeSent if the message may have been
 // stored.
 func sendError(err error) error {
 	if store.IsTransient(err) && !store.WasNotApplied(err) {
@@ -116,10 +116,10 @@ func sendError(err error) error {
 	return err
 }
 
-// errMaybeSent is the error of a call whose message may have been sent.
-var errMaybeSent = errors.New("the message may have been sent")
+// ErrMaybeSent is the error of a call whose message may have been sent.
+var ErrMaybeSent = errors.New("the message may have been sent")
 
-func maybeSentError(err error) error { return fmt.Errorf("%w: %w", errMaybeSent, err) }
+func maybeSentError(err error) error { return fmt.Errorf("%w: %w", ErrMaybeSent, err) }
 
 // NewDirect returns the direct delivery of out and the size in bytes of its encoded
 // message.
@@ -160,7 +160,7 @@ func (e *Direct) Enqueue(ctx context.Context) error {
 	case e.enqueued, e.returned:
 		return nil
 	case e.maybeEnqueued:
-		return errMaybeSent
+		return ErrMaybeSent
 	}
 	out := *e.out
 	out.Claim = false // after an error the delivery still has its slot
@@ -278,7 +278,7 @@ func (e *Direct) enqueueUnlessDone(ctx context.Context, delay time.Duration) boo
 		e.returnToClient(nil)
 		return true
 	case e.maybeEnqueued:
-		e.returnToClient(errMaybeSent)
+		e.returnToClient(ErrMaybeSent)
 		return true
 	case e.maybeCommitted:
 		delay = max(delay, e.Delivery.VisibilityTimeout)

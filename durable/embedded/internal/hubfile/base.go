@@ -76,7 +76,7 @@ func (b bucket) remove(key []byte) error { return b.removeFrom(key, 0) }
 
 // removeFrom deletes the pieces of a record from piece n on.
 func (b bucket) removeFrom(key []byte, n int) error {
-	for ; ; n++ {
+	for ; n < maxPieces; n++ { // the key of the piece with the number maxPieces would be the one of piece 0
 		k := pieceKey(key, n)
 		if b.Get(k) == nil {
 			return nil
@@ -85,6 +85,7 @@ func (b bucket) removeFrom(key []byte, n int) error {
 			return fmt.Errorf("delete record from %s: %w", b.name, err)
 		}
 	}
+	return nil
 }
 
 // get returns a record, or nil if it does not exist. The record must not be modified and is valid

@@ -37,6 +37,12 @@ func TestBucket_DetectsDamagedAndMissingPieces(t *testing.T) {
 			if got, err := b.get(key); err != nil || len(got) != len(value) {
 				t.Fatalf("read before the damage: %d bytes, %v", len(got), err)
 			}
+			if err := b.removeFrom(key, maxPieces); err != nil {
+				return err
+			}
+			if got, err := b.get(key); err != nil || len(got) != len(value) {
+				t.Fatalf("after no piece was removed: %d bytes, %v", len(got), err)
+			}
 			if err := harm.do(b); err != nil {
 				return err
 			}

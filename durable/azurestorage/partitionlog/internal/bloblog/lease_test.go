@@ -458,6 +458,9 @@ func TestLog_KeepsTheGroupsThatTheBaseLacks(t *testing.T) {
 		}
 		next, r := open(t, cfg)
 		wantGroups(t, r.Groups, 3, 5)
+		if got, want := next.Size(), int64(len(group(3))+len(group(4))+len(group(5))); got != want {
+			t.Errorf("the next owner's log has a size of %d bytes; want the %d bytes that the base lacks", got, want)
+		}
 		next.Abandon()
 		next.renewal.Wait()
 	})

@@ -126,6 +126,9 @@ func (l *Log) recover(ctx context.Context, own *ownBlob, all []chain.Link) (_ *R
 		return nil, err
 	}
 	l.history = s.history
+	for _, g := range r.Groups {
+		l.size += int64(len(g.Changes))
+	}
 	for _, earlier := range all {
 		if earlier.Number < own.Number {
 			l.before = append(l.before, blobGroups{earlier.Number, s.before})
@@ -182,7 +185,8 @@ func (l *Log) Append(number uint64, changes logstore.Parts) error {
 // maxGroup is the maximum size of a group's changes, in bytes. A group must fit into memory.
 const maxGroup = 512 << 20
 
-// Size implements [logstore.Log].
+// Size implements [logstore.Log]. It includes the groups of earlier owners that the base lacks. Otherwise a
+// log whose owners write little would never be flushed.
 func (l *Log) Size() int64 { return l.size }
 
 // Rotate implements [logstore.Log]. The next group starts a new blob.

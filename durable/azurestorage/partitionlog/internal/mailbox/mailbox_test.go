@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -356,6 +358,60 @@ func TestSender_UsesTheOldBlobUntilItIsClosed(t *testing.T) {
 		if got := receive(t, r); strings.Join(got, "") != "12" {
 			t.Errorf("got %q", got)
 		}
+	})
+}
+
+// A blob is closed while its sender repeats mail whose response was lost, and the next blob refuses the
+// mail. The first blob may have it.
+func TestSender_ARefusalAfterALostResponseIsUncertain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var loses, fails, refuses atomic.Bool
+		isAppend := func(r azsim.Request) bool { return r.Worker == "sender" && r.Operation == "AppendBlock" }
+		w := newWorld(t, azsim.Config{
+			MinLatency: time.Millisecond, MaxLatency: 2 * time.Millisecond,
+			Decide: func(r azsim.Request) azsim.Fault {
+				switch {
+				case isAppend(r) && loses.CompareAndSwap(true, false):
+					return azsim.FailAfter
+				case isAppend(r) && fails.Load():
+					return azsim.FailBefore
+				}
+				return azsim.None
+			},
+			Forbid: func(r azsim.Request) string {
+				if isAppend(r) && refuses.Load() && strings.HasSuffix(r.Path, "2") {
+					return "AuthorizationFailure"
+				}
+				return ""
+			},
+		})
+		of := func(name string) Config {
+			cfg := w.config(chaintest.NewProcess(w.account.Worker(name)))
+			cfg.MaxBlocks = 3
+			return cfg
+		}
+		sender, other := NewSender(of("sender")), NewSender(of("other"))
+		send(t, sender, "1")
+		loses.Store(true)
+		fails.Store(true) // until the blob is closed
+		refuses.Store(true)
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			time.Sleep(5 * time.Millisecond)
+			send(t, other, "3", "4", "5")
+			fails.Store(false)
+		}()
+		err := sender.Send(t.Context(), []byte("2"), Label{})
+		<-closed
+		if !errors.Is(err, ErrUncertain) || store.StatusOf(err) != http.StatusForbidden {
+			t.Errorf("Send: %v; want a refusal that is uncertain", err)
+		}
+		if got := receive(t, NewReceiver(of("receiver"), Position{})); !slices.Contains(got, "2") {
+			t.Errorf("received %q; want the mail whose response was lost", got)
+		}
+		w.account.Wait()
 	})
 }
 

@@ -74,6 +74,9 @@ func (s *Sender) Send(ctx context.Context, mail []byte, label Label) error {
 		if err == nil && (at >= s.cfg.MaxSize || blocks >= s.cfg.MaxBlocks) {
 			_ = s.rollOver(ctx, open) // else the next sender repeats it
 		}
+		if err != nil {
+			err = errors.Join(err, doubt)
+		}
 		return err
 	}
 	return errors.Join(fmt.Errorf("send to mailbox %s: %w", s.cfg.Prefix, errClosed), doubt)

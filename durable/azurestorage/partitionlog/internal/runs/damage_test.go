@@ -2,6 +2,7 @@ package runs
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -385,7 +386,33 @@ func (s *stage) scanPast(r logstore.Reader, want contents) (lost int, err error)
 			return lost, fmt.Errorf("table %d lacks %d records outside of the ranges: %q", id, len(left), slices.Sorted(maps.Keys(left)))
 		}
 	}
-	return lost, nil
+	return lost, s.groupsPast(r, want[grouped])
+}
+
+// groupsPast reads each group of the grouped table. It returns an error if a group is wrong, or if its error
+// names no unreadable range.
+func (s *stage) groupsPast(r logstore.Reader, want map[string]string) error {
+	groups := map[string][]string{}
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		groups[key[:8]] = append(groups[key[:8]], key)
+	}
+	for number, keys := range groups {
+		group := binary.BigEndian.Uint64([]byte(number))
+		var got []string
+		err := r.Group(grouped, group, func(key []byte, value func() ([]byte, error)) error {
+			got = append(got, string(key))
+			_, err := value()
+			return err
+		})
+		if _, is := errors.AsType[*logstore.RangeError](err); !is && (err != nil || !slices.Equal(got, keys)) {
+			return fmt.Errorf("group %d has %q, %w; want %q, or an unreadable range", group, got, err, keys)
+		}
+		last, err := r.Last(grouped, group)
+		if _, is := errors.AsType[*logstore.RangeError](err); !is && (err != nil || string(last) != lastOf(keys)) {
+			return fmt.Errorf("the last key of group %d is %q, %w; want %q, or an unreadable range", group, last, err, lastOf(keys))
+		}
+	}
+	return nil
 }
 
 // A damaged byte costs at most the records of one block, or the records of one file if the tail is

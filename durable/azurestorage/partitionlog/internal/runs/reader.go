@@ -217,7 +217,7 @@ func (r *reader) Group(t logstore.Table, group uint64, f func(key []byte, value 
 	prefix := tableKey(t, logstore.NumberKey(group))
 	with, err := r.b.withGroup(r.v.runs, prefix)
 	if err != nil {
-		return err
+		return unreadable(prefix, prefixEnd(prefix), err)
 	}
 	var all merged
 	for _, run := range with {
@@ -252,14 +252,14 @@ func (r *reader) Last(t logstore.Table, group uint64) ([]byte, error) {
 	prefix := tableKey(t, logstore.NumberKey(group))
 	with, err := r.b.withGroup(r.v.runs, prefix)
 	if err != nil {
-		return nil, err
+		return nil, unreadable(prefix, prefixEnd(prefix), err)
 	}
 	for before := prefixEnd(prefix); ; {
 		var last record
 		for _, run := range with { // newest first
 			found, err := r.b.lastBefore(run, before)
 			if err != nil {
-				return nil, err
+				return nil, unreadable(prefix, prefixEnd(prefix), err)
 			}
 			if bytes.Compare(found.key, last.key) > 0 {
 				last = found
