@@ -338,7 +338,7 @@ func TestHubVerbs_FilterWithoutAMatchIsNoFailure(t *testing.T) {
 		got := h.run(args...)
 		var report map[string]any
 		err := json.Unmarshal([]byte(got.out), &report)
-		if got.code != hubcli.ExitOK || err != nil || len(report) != 3 || report["instances"] != 0.0 || report["refused"] != 0.0 || report["done"] == nil {
+		if got.code != hubcli.ExitOK || err != nil || len(report) != 4 || report["instances"] != 0.0 || report["refused"] != 0.0 || report["failed"] != 0.0 || report["done"] == nil {
 			t.Errorf("%q: exit code %d\n%s%s", args, got.code, got.out, got.errs)
 		}
 	}
@@ -346,5 +346,20 @@ func TestHubVerbs_FilterWithoutAMatchIsNoFailure(t *testing.T) {
 		if got := h.run(append(args, "--prefix", "two")...); got.code != hubcli.ExitOK {
 			t.Errorf("%q: exit code %d\n%s%s", args, got.code, got.out, got.errs)
 		}
+	}
+}
+
+// A signal to a new entity is stored as a message without a record of the entity.
+func TestHubVerbs_DrainedDoesNotClaimThatALocalFileHasNoMessages(t *testing.T) {
+	t.Parallel()
+	h := newVerbHub(t)
+	if got := h.run("entity", "signal", "counter", "a", "add"); got.code != hubcli.ExitOK {
+		t.Fatalf("exit code %d\n%s", got.code, got.errs)
+	}
+	got := h.run("drained", "--output", "json")
+	var report map[string]any
+	err := json.Unmarshal([]byte(got.out), &report)
+	if messages, ok := report["messages"]; got.code != hubcli.ExitFailed || err != nil || report["drained"] != false || !ok || messages != nil {
+		t.Errorf("exit code %d, want 1, and messages that are not known\n%s%s", got.code, got.out, got.errs)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -27,6 +28,8 @@ type call struct {
 	flags   *flags
 	args    []string
 	target  *Target // opened by the first request
+
+	unreadable int // records that the last list or purge skipped because they cannot be read
 }
 
 // An answer is a response of the management API.
@@ -35,9 +38,6 @@ type answer struct {
 	header http.Header
 	body   []byte
 }
-
-// continuationHeader is set in the response with a page that is not the last.
-const continuationHeader = "X-Ms-Continuation-Token"
 
 // request sends a request to the management API. The path is relative to the API's base URL. If the
 // response has an error status, request returns the answer and an *answerError.
@@ -80,9 +80,49 @@ func (c *call) request(method string, path []string, query url.Values, body []by
 	}
 	a := &answer{resp.StatusCode, resp.Header, text}
 	if a.status >= http.StatusBadRequest {
-		return a, c.answerError(a)
+		return a, c.answerError(path, a)
 	}
 	return a, nil
+}
+
+// continuationHeader is set in the response with a page that is not the last.
+const continuationHeader = "X-Ms-Continuation-Token"
+
+// unreadableHeader is set in the response to a list or purge that skipped records. Its value is their
+// number.
+const unreadableHeader = "X-Durable-Unreadable"
+
+// page requests one page of a list. Next is the continuation of the next page, "" on the last.
+func (c *call) page(path []string, query url.Values, continuation string) (page []json.RawMessage, next string, err error) {
+	header := http.Header{}
+	if continuation != "" {
+		header.Set(continuationHeader, continuation)
+	}
+	a, err := c.request(http.MethodGet, path, query, nil, header)
+	if err != nil {
+		return nil, "", err
+	}
+	if continuation == "" {
+		c.unreadable = 0
+	}
+	c.addUnreadable(a)
+	page, err = decode[[]json.RawMessage](a)
+	return page, a.header.Get(continuationHeader), err
+}
+
+// addUnreadable adds the number of records that an answer omits.
+func (c *call) addUnreadable(a *answer) {
+	n, _ := strconv.Atoi(a.header.Get(unreadableHeader))
+	c.unreadable += n
+}
+
+// incomplete returns an error if the last list or purge skipped records.
+func (c *call) incomplete() error {
+	if c.unreadable == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d records of the task hub cannot be read, so the result is incomplete: the log of the app names them (InstanceUnreadable); "+
+		"for a hub in partition logs, run hub repair", c.unreadable)
 }
 
 // instance sends a request about the instance whose ID is the first argument.
@@ -94,8 +134,14 @@ func (c *call) instance(method string, below []string, query url.Values, body []
 // 400.
 const unknownRestart = "InstanceId does not match"
 
-// answerError returns the error that describes an answer with an error status.
-func (c *call) answerError(a *answer) *answerError {
+// answerError returns the error that describes an answer with an error status. The error of a bulk
+// verb does not name the instance; the caller does.
+func (c *call) answerError(path []string, a *answer) *answerError {
+	isInstance := path[0] == "instances" && len(path) > 1
+	missing, ended := "there is no such instance", "it has ended"
+	if isInstance && len(c.args) > 0 {
+		missing, ended = fmt.Sprintf("there is no instance %q", path[1]), fmt.Sprintf("instance %q has ended", path[1])
+	}
 	var told struct {
 		Message          string
 		ExceptionMessage string
@@ -106,7 +152,7 @@ func (c *call) answerError(a *answer) *answerError {
 	decoded := json.Unmarshal(a.body, &told) == nil
 	switch {
 	case decoded && c.verb == "restart" && strings.HasPrefix(told.Message, unknownRestart):
-		return &answerError{http.StatusNotFound, fmt.Sprintf("there is no instance %q", c.args[0])}
+		return &answerError{http.StatusNotFound, missing}
 	case decoded && told.ExceptionType == "System.InvalidOperationException":
 		// For a suspend or resume in the wrong status, the management API of .NET answers with status
 		// 500.
@@ -119,14 +165,10 @@ func (c *call) answerError(a *answer) *answerError {
 	case json.Unmarshal(a.body, &text) == nil && text != "":
 	case a.status == http.StatusNotFound && strings.HasPrefix(c.verb, "entity "):
 		text = "there is no such entity"
-	case a.status == http.StatusNotFound && len(c.args) > 0:
-		text = fmt.Sprintf("there is no instance %q", c.args[0])
-	case a.status == http.StatusNotFound && len(c.args) == 0:
-		text = "there is no such instance"
-	case a.status == http.StatusGone && len(c.args) == 0:
-		text = "it has ended"
-	case a.status == http.StatusGone:
-		text = fmt.Sprintf("instance %q has ended", c.args[0])
+	case a.status == http.StatusNotFound && isInstance:
+		text = missing
+	case a.status == http.StatusGone && isInstance:
+		text = ended
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden:
 		text = "the app requires a key: set DURABLE_KEY"
 	default:

@@ -61,6 +61,7 @@ func (c command) start() error {
 	if c.flags.wait == 0 {
 		return c.print(map[string]string{"instanceId": started.ID}, started.ID)
 	}
+	c.tell("started " + started.ID)
 	c.args = []string{started.ID}
 	return c.await(c.flags.wait)
 }
@@ -325,20 +326,6 @@ func (c command) pages(path []string, query url.Values, keep func(json.RawMessag
 		c.tell(fmt.Sprintf("There are more than %d; use --top or --all.", len(all)))
 	}
 	return all, nil
-}
-
-// page requests one page of a list. Next is the continuation of the next page, "" on the last.
-func (c command) page(path []string, query url.Values, continuation string) (page []json.RawMessage, next string, err error) {
-	header := http.Header{}
-	if continuation != "" {
-		header.Set(continuationHeader, continuation)
-	}
-	a, err := c.request(http.MethodGet, path, query, nil, header)
-	if err != nil {
-		return nil, "", err
-	}
-	page, err = decode[[]json.RawMessage](a)
-	return page, a.header.Get(continuationHeader), err
 }
 
 // done prints the result of a verb for the instance in the first argument.

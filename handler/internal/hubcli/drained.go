@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -13,10 +14,12 @@ import (
 type drainState struct {
 	Drained   bool `json:"drained"`
 	Instances int  `json:"instancesNotEnded"`
-	Messages  int  `json:"messages"` // in all queues, including hidden messages
+	Messages  *int `json:"messages"` // in all queues, including hidden messages; nil if not known
 	Locked    int  `json:"entitiesLocked"`
 	Queued    int  `json:"entitiesWithQueuedOperations"`
 	Workers   int  `json:"workers"`
+
+	Unreadable int `json:"unreadable"` // records that cannot be read
 }
 
 // drained prints the work in flight in a hub. It fails if there is any.
@@ -43,6 +46,7 @@ func drained(c command) error {
 	if err != nil {
 		return err
 	}
+	s.Unreadable = c.unreadable
 	err = list(url.Values{"instanceIdPrefix": {"@"}, "showInput": {"false"}, "showOutput": {"false"}}, func(raw json.RawMessage) error {
 		var entity struct {
 			CustomStatus struct {
@@ -62,22 +66,33 @@ func drained(c command) error {
 	if err != nil {
 		return err
 	}
+	s.Unreadable = max(s.Unreadable, c.unreadable) // both lists skip the same records
+	c.unreadable = s.Unreadable
 	if err := countMessages(c, &s); err != nil {
 		return err
 	}
-	s.Drained = s.Instances+s.Messages+s.Locked+s.Queued == 0
-	if s.Drained {
+	none := s.Instances+s.Locked+s.Queued == 0
+	switch {
+	case none && s.Messages == nil:
+		return errors.Join(c.print(s, "No instance or entity has work in flight. Messages: not known."),
+			errors.New("not known whether the hub is drained: its storage, such as a local file, does not report messages"))
+	case none && *s.Messages == 0 && s.Unreadable > 0:
+		return c.print(s, "It is not known whether the hub is drained. No readable record has work in flight.")
+	case none && *s.Messages == 0:
+		s.Drained = true
 		return c.print(s, fmt.Sprintf("The hub is drained: no work is in flight. Running workers: %d", s.Workers))
 	}
-	text := fmt.Sprintf("The hub is not drained. Instances that have not ended: %d. Messages: %d. Locked entities: %d. Entities with queued operations: %d.",
-		s.Instances, s.Messages, s.Locked, s.Queued)
-	if err := c.print(s, text); err != nil {
-		return err
+	messages := "not known"
+	if s.Messages != nil {
+		messages = strconv.Itoa(*s.Messages)
 	}
-	return errors.New("work is in flight")
+	text := fmt.Sprintf("The hub is not drained. Instances that have not ended: %d. Messages: %s. Locked entities: %d. Entities with queued operations: %d.",
+		s.Instances, messages, s.Locked, s.Queued)
+	return errors.Join(c.print(s, text), errors.New("work is in flight"))
 }
 
-// countMessages counts messages and workers. A hub in a local file has none.
+// countMessages counts messages and workers. A hub in a local file reports neither. A hub in partition
+// logs counts no stored messages of a partition without an owner; their length has them.
 func countMessages(c command, s *drainState) error {
 	a, err := c.request(http.MethodGet, []string{"scale"}, nil, nil, nil)
 	if a != nil && a.status == http.StatusNotImplemented {
@@ -86,7 +101,14 @@ func countMessages(c command, s *drainState) error {
 	if err != nil {
 		return err
 	}
-	scale, err := decode[struct{ StoredMessageCount, WorkerCount int }](a)
-	s.Messages, s.Workers = scale.StoredMessageCount, scale.WorkerCount
+	scale, err := decode[struct {
+		StoredMessageCount, WorkItemQueueLength, WorkerCount int
+		ControlQueueLengths                                  []int
+	}](a)
+	waiting := scale.WorkItemQueueLength
+	for _, n := range scale.ControlQueueLengths {
+		waiting += n
+	}
+	s.Messages, s.Workers = new(max(scale.StoredMessageCount, waiting)), scale.WorkerCount
 	return err
 }

@@ -29,9 +29,11 @@ func TestDrained_FailsForEachKindOfWorkInFlight(t *testing.T) {
 	}{
 		"an empty hub":               {none, none, `{"workerCount":1}`, 200, 0, "The hub is drained"},
 		"idle entities":              {`[{"instanceId":"@c@a"}]`, `[{"instanceId":"@c@a","customStatus":{"entityExists":true}}]`, `{}`, 200, 0, "The hub is drained"},
-		"a hub in a local file":      {none, none, `{"Message":"no"}`, 501, 0, "The hub is drained"},
+		"a hub in a local file":      {none, none, `{"Message":"no"}`, 501, 1, "not known whether the hub is drained: its storage, such as a local file"},
+		"an instance in such a file": {`[{"instanceId":"i"}]`, none, `{"Message":"no"}`, 501, 1, "have not ended: 1. Messages: not known."},
 		"an instance":                {`[{"instanceId":"i"}]`, none, `{}`, 200, 1, "have not ended: 1."},
 		"a hidden message":           {none, none, `{"storedMessageCount":1}`, 200, 1, "Messages: 1."},
+		"messages without an owner":  {none, none, `{"controlQueueLengths":[0,2],"workItemQueueLength":1}`, 200, 1, "Messages: 3."},
 		"a locked entity":            {none, `[{"instanceId":"@c@a","customStatus":{"lockedBy":"i"}}]`, `{}`, 200, 1, "Locked entities: 1."},
 		"an operation in a queue":    {none, `[{"instanceId":"@c@a","customStatus":{"queueSize":3}}]`, `{}`, 200, 1, "queued operations: 1."},
 		"a hub that does not answer": {none, none, `{"Message":"later"}`, 500, 1, "later"},

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
 // A bulk runs a verb on one instance or on all instances that match.
@@ -97,8 +100,11 @@ func (c bulk) purgeMany() error {
 	}
 	defer c.working("purging")()
 	a, err := c.request(http.MethodDelete, []string{"instances"}, query, nil, nil)
+	if a != nil {
+		c.addUnreadable(a)
+	}
 	if a != nil && a.status == http.StatusNotFound {
-		return c.report("purged", 0, 0)
+		return c.report("purged", 0, 0, 0)
 	}
 	if err != nil {
 		return err
@@ -107,12 +113,13 @@ func (c bulk) purgeMany() error {
 	if err != nil {
 		return err
 	}
-	return c.report("purged", purged.InstancesDeleted, 0)
+	return c.report("purged", purged.InstancesDeleted, 0, 0)
 }
 
-// report prints the result of a verb that ran without an ID.
-func (c bulk) report(past string, done, refused int) error {
-	return c.print(map[string]any{"done": past, "instances": done, "refused": refused}, fmt.Sprintf("instances %s: %d", past, done))
+// report prints the result of a verb that ran without an ID. failed includes the instances that were
+// not attempted.
+func (c bulk) report(past string, done, refused, failed int) error {
+	return c.print(map[string]any{"done": past, "instances": done, "refused": refused, "failed": failed}, fmt.Sprintf("instances %s: %d", past, done))
 }
 
 // checkSelected returns an error unless the flags select instances.
@@ -125,11 +132,13 @@ func (c bulk) checkSelected() error {
 
 // run performs an action on the instance that the first argument names, and prints the result with
 // show. Without an argument it performs the action on all instances that the flags select. With
-// --dry-run it only prints the instances.
+// --dry-run it only prints the instances. An entity ignores the messages of all verbs except purge.
 func (c bulk) run(a action, show func(id string) error) error {
 	switch {
 	case len(c.args) == 0:
 		return c.many(a)
+	case history.IsEntity(c.args[0]) && c.verb != "purge":
+		return c.refuseEntity()
 	case c.flags.dryRun:
 		return c.dryRunOf(a)
 	}
@@ -137,6 +146,13 @@ func (c bulk) run(a action, show func(id string) error) error {
 		return err
 	}
 	return show(c.args[0])
+}
+
+// refuseEntity returns the error for an action that entities do not support.
+func (c bulk) refuseEntity() error {
+	name, key, _ := strings.Cut(strings.TrimPrefix(c.args[0], "@"), "@")
+	return refusal(fmt.Sprintf("%q is an entity, and entities have no %s: use entity signal %s %s OPERATION, such as delete, or purge",
+		c.args[0], c.verb, name, key))
 }
 
 // dryRunOf prints the named instance. If its status does not allow the action, it fails as the action
@@ -156,9 +172,10 @@ func (c bulk) dryRunOf(a action) error {
 	return c.wouldDo(a, []json.RawMessage{answer.body})
 }
 
-// accepts reports whether the status of an instance allows the action.
+// accepts reports whether the status of an instance allows the action. Every status of an entity allows
+// a purge, the only action on entities.
 func (a action) accepts(one instance) bool {
-	return a.allows == "" || slices.Contains(strings.Split(a.allows, ","), one.RuntimeStatus)
+	return a.allows == "" || history.IsEntity(one.InstanceID) || slices.Contains(strings.Split(a.allows, ","), one.RuntimeStatus)
 }
 
 // wouldDo prints the instances of a dry run.
@@ -168,8 +185,7 @@ func (c bulk) wouldDo(a action, found []json.RawMessage) error {
 }
 
 // many performs an action on each instance that the flags select and prints their number.
-// It lists all instances before it changes the first. If the app refuses an instance, many
-// reports it and continues.
+// It lists all instances before it changes the first.
 func (c bulk) many(a action) error {
 	if err := c.checkSelected(); err != nil {
 		return err
@@ -200,21 +216,56 @@ func (c bulk) many(a action) error {
 		}
 		return c.wouldDo(a, found)
 	}
+	return c.actOn(ids, a)
+}
+
+// actOn performs an action on instances and prints the number of successes. It prints each instance that
+// fails or that the app refuses, and continues. It starts no new ones if the hub is unreachable or the
+// context ends.
+func (c bulk) actOn(ids []string, a action) error {
 	defer c.working(c.verb)()
-	err := forEachConcurrently(ids, func(id string) error {
-		err := a.act(id)
-		if answer, ok := errors.AsType[*answerError](err); ok && (exitCode(answer) == ExitNotFound || exitCode(answer) == ExitRefused) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			refused++
-			c.tell(fmt.Sprintf("instance %q: %s", id, strings.TrimSuffix(answer.text, ".")))
+	var (
+		mu                    sync.Mutex // guards the variables below
+		done, failed, refused int
+		outage                error // the reason to stop
+	)
+	_ = forEachConcurrently(ids, func(id string) error {
+		mu.Lock()
+		if outage == nil && c.ctx.Err() != nil {
+			outage = &UnavailableError{c.ctx.Err()}
+		}
+		stopped := outage != nil
+		mu.Unlock()
+		if stopped {
 			return nil
 		}
-		return err
+		err := a.act(id)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			done++
+			return nil
+		}
+		switch exitCode(err) {
+		case ExitNotFound, ExitRefused:
+			refused++
+		case ExitUnavailable:
+			failed, outage = failed+1, err
+		default:
+			failed++
+		}
+		c.tell(fmt.Sprintf("instance %q: %s", id, strings.TrimSuffix(err.Error(), ".")))
+		return nil
 	})
-	err = errors.Join(err, c.report(a.past, len(ids)-refused, refused))
-	if err == nil && refused > 0 {
-		err = fmt.Errorf("the app refused %d of %d instances because of their status", refused, len(ids))
+	skipped := len(ids) - done - failed - refused
+	err := c.report(a.past, done, refused, failed+skipped)
+	switch text := fmt.Sprintf("%d of %d instances were not %s: %d failed, %d refused, %d not attempted", len(ids)-done, len(ids), a.past, failed, refused, skipped); {
+	case outage != nil && skipped+failed > 0:
+		return errors.Join(err, fmt.Errorf("%s: %w", text, outage))
+	case failed > 0:
+		return errors.Join(err, errors.New(text))
+	case refused > 0:
+		return errors.Join(err, fmt.Errorf("the app refused %d of %d instances because of their status", refused, len(ids)))
 	}
 	return err
 }

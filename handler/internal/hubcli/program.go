@@ -194,6 +194,9 @@ func (p Program) runVerb(ctx context.Context, v verb, args []string) int {
 	if err = (command{c}).checkNamed(v); err == nil {
 		err = v.run(command{c})
 	}
+	if err == nil {
+		err = c.incomplete()
+	}
 	if c.target != nil && c.target.Close != nil {
 		err = errors.Join(err, c.target.Close())
 	}

@@ -141,6 +141,9 @@ var commands = []string{
 	"rewind done",
 	"restart done",
 	"restart done --same-id --output json",
+	"restart nobody",
+	"restart --prefix nobody",
+	"terminate @counter@a",
 	"purge done",
 	"purge waits",
 	"purge",
@@ -244,6 +247,8 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 		answer(200, `{"backup":"`+r.URL.Query().Get("path")+`","bytes":1234567}`)
 	case path == "undecodable/retry":
 		answer(200, `{"messagesPutBack":3}`)
+	case path == "instances/nobody/restart":
+		answer(400, noInstance)
 	case strings.HasSuffix(path, "/restart"):
 		answer(202, `{"id":"fedcba9876543210"}`)
 	case strings.HasPrefix(path, "instances/nobody"), strings.HasPrefix(path, "instances/odd"):

@@ -211,6 +211,9 @@ func (r *replays) verify() error {
 	if len(mismatched) > 0 {
 		return fmt.Errorf("%d of %d instances do not match the orchestrators of this program", len(mismatched), n)
 	}
+	if r.unreadable > 0 {
+		return nil // the call reports the unreadable records
+	}
 	r.tell(fmt.Sprintf("All instances match the orchestrators of this program: %d", n))
 	return nil
 }
@@ -272,8 +275,17 @@ func (r *replays) why() error {
 		return usageError("give either an ID or --stuck")
 	}
 	var all []statusjson.Why
+	seen := map[string]bool{}
 	for ids := []string{r.args[0]}; len(ids) > 0; ids = ids[1:] {
+		if seen[ids[0]] {
+			continue
+		}
+		seen[ids[0]] = true
 		a, err := r.request(http.MethodGet, []string{"instances", ids[0], "why"}, nil, nil, nil)
+		if a != nil && a.status == http.StatusNotFound && len(all) > 0 { // a child
+			all = append(all, statusjson.Why{InstanceID: ids[0], Reasons: []statusjson.Reason{{Text: "has not started, or was purged"}}})
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ var verbs = []verb{
 			f.selects()
 			f.set.BoolVar(&f.children, "children", false, "includes the children, and their children")
 			f.set.BoolVar(&f.stuck, "stuck", false, "all instances without progress for --idle")
-			f.set.DurationVar(&f.idle, "idle", time.Hour, "the `TIME` without progress for --stuck, such as 30m")
+			f.set.DurationVar(&f.idle, "idle", time.Hour, "the `TIME` without progress for --stuck, such as 30m; default 1h")
 		},
 	},
 	{
@@ -72,7 +72,7 @@ var verbs = []verb{
 		flags: func(f *flags) {
 			f.selects()
 			f.set.IntVar(&f.sample, "sample", 0, "at most `N` instances per orchestrator and version; 0 for all")
-			f.set.StringVar(&f.dir, "dir", "histories", "the `FOLDER` to write to")
+			f.set.StringVar(&f.dir, "dir", "histories", "the `FOLDER` to write to; default histories")
 		},
 	},
 	{
@@ -81,7 +81,7 @@ var verbs = []verb{
 			"that match each time: use filters on a large hub. It holds a local file, so no app can start meanwhile.",
 		flags: func(f *flags) {
 			f.selects()
-			f.set.DurationVar(&f.every, "every", 2*time.Second, "the `TIME` between two requests")
+			f.set.DurationVar(&f.every, "every", 2*time.Second, "the `TIME` between two requests; default 2s")
 		},
 	},
 	{
@@ -155,7 +155,8 @@ var verbs = []verb{
 	{
 		name: "drained", does: "Shows whether work is in flight, for example before a change of engines", run: drained,
 		more: "It exits with 1 if work is in flight. Work is an instance that has not ended, a message in a queue, also a hidden one, or\n" +
-			"a locked or busy entity. First stop all programs that start instances.",
+			"a locked or busy entity. First stop all programs that start instances. It also exits with 1 if records cannot\n" +
+			"be read, and for a local file, which does not report its messages.",
 	},
 	{
 		name: "repair", does: "Finds missing and damaged blobs of a task hub in partition logs, and repairs what it can", run: command.repair,
@@ -298,13 +299,13 @@ func (f *flags) inputs(does string, former ...string) {
 
 // copies defines the flags of verbs that copy a hub.
 func (f *flags) copies() {
-	f.set.DurationVar(&f.wait, "wait", 45*time.Second, "the `TIME` to wait for workers to release the hubs, such as 45s")
+	f.set.DurationVar(&f.wait, "wait", 45*time.Second, "the `TIME` to wait for workers to release the hubs; default 45s")
 	f.set.BoolVar(&f.ignoreHidden, "ignore-hidden", false, "skips hidden messages that the histories do not explain")
 }
 
 // pages defines the flags that limit a list.
 func (f *flags) pages(of string) {
-	f.set.IntVar(&f.top, "top", 100, "at most `N` "+of)
+	f.set.IntVar(&f.top, "top", 100, "at most `N` "+of+"; default 100")
 	f.set.BoolVar(&f.all, "all", false, "lists all")
 }
 
