@@ -166,15 +166,19 @@ func targetOfHolder(held *embedded.HeldError, key string) (*hubcli.Target, error
 	if held.Contact == "" {
 		return nil, &hubcli.UnavailableError{Err: fmt.Errorf("%w; it has not published a management URL", held)}
 	}
-	return &hubcli.Target{Client: &http.Client{Transport: &viaHolder{held}}, Base: held.Contact, Key: key}, nil
+	return &hubcli.Target{Client: &http.Client{Transport: &viaHolder{held: held}}, Base: held.Contact, Key: key}, nil
 }
 
-// viaHolder sends requests to the app that holds the hub's file.
-type viaHolder struct{ held *embedded.HeldError }
+// viaHolder sends requests to the app that holds the hub's file. It uses no proxy, because the app runs on
+// this machine and the requests contain the key.
+type viaHolder struct {
+	held   *embedded.HeldError
+	direct http.Transport // the zero value has no proxy
+}
 
 // RoundTrip implements [http.RoundTripper].
 func (v *viaHolder) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := http.DefaultTransport.RoundTrip(r)
+	resp, err := v.direct.RoundTrip(r)
 	if err != nil {
 		return nil, fmt.Errorf("%w; its management API at %s does not answer: %w", v.held, v.held.Contact, err)
 	}

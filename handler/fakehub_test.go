@@ -24,8 +24,10 @@ type fakeHub struct {
 	sent      []provider.TaskMessage
 	queries   []provider.Query
 	outage    error // the error of every client call
-	ran       int   // number of calls of Run that have returned
-	refusal   error // the error of Run
+	// outageOfInputs is the error of a read of an instance with its input.
+	outageOfInputs error
+	ran            int   // number of calls of Run that have returned
+	refusal        error // the error of Run
 	// unreadable is part of every page of instances.
 	unreadable []provider.UnreadableInstance
 }
@@ -67,6 +69,9 @@ func (h *fakeHub) Instance(_ context.Context, id string, fetch provider.Fetch) (
 	defer h.mu.Unlock()
 	if h.outage != nil {
 		return nil, h.outage
+	}
+	if fetch.Input && h.outageOfInputs != nil {
+		return nil, h.outageOfInputs
 	}
 	state := h.instances[id]
 	if state == nil {

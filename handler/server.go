@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -192,6 +193,14 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.serve(ctx, listener)
 }
 
+// contactAddress returns an address at which other processes on this machine reach a listener.
+func contactAddress(listens net.Addr) string {
+	if tcp, ok := listens.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	return listens.String()
+}
+
 // serve serves on listener until asked ends.
 func (s *Server) serve(asked context.Context, listener net.Listener) error {
 	parent := os.Getppid() // read before the server is visible, so that a later change means that the parent died
@@ -208,7 +217,7 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 		BaseContext:       func(net.Listener) context.Context { return requests },
 	}
 	s.logStart(listener.Addr().String())
-	s.hub.SetContact("http://" + listener.Addr().String() + web.GroupPath(s.cfg.RoutePrefix) + web.ManagementPath)
+	s.hub.SetContact("http://" + contactAddress(listener.Addr()) + web.GroupPath(s.cfg.RoutePrefix) + web.ManagementPath)
 
 	var running sync.WaitGroup
 	running.Go(func() {

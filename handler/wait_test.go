@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -54,6 +55,72 @@ func TestWaitOrCheckStatus_AnswersWithTheOutputOrTheStatusURL(t *testing.T) {
 	if err := WaitOrCheckStatus(outside, "i", 0, 0); err == nil {
 		t.Error("outside of a server: no error")
 	}
+}
+
+// After a start, a failed poll is not the answer, because the caller would start another instance.
+func TestStart_WaitsDespiteFailedPolls(t *testing.T) {
+	t.Parallel()
+	set := func(status history.RuntimeStatus) func(*fakeHub) {
+		return func(hub *fakeHub) {
+			hub.outage, hub.instances["i"].Status, hub.instances["i"].Output = nil, status, new("[1]")
+		}
+	}
+	fail := func(hub *fakeHub) { hub.outage = errNoStorage }
+	purge := func(hub *fakeHub) { delete(hub.instances, "i") }
+	const checkStatus = `30s 202 {"id":"i","statusQueryGetUri":`
+	for _, tt := range []struct {
+		name          string
+		first, second func(*fakeHub) // after 1.5 and 3.5 seconds
+		want          string
+	}{
+		{"fails once, then completes", fail, set(history.Completed), "4s 200 [1]"},
+		{"fails once, then is terminated", fail, set(history.Terminated), `4s 200 {"name":"Greet","instanceId":"i","runtimeStatus":"Terminated"`},
+		{"fails until the timeout", fail, fail, checkStatus},
+		{"is purged", purge, purge, checkStatus},
+		{"cannot be read after its end", func(hub *fakeHub) {
+			set(history.Failed)(hub)
+			hub.outageOfInputs = errNoStorage
+		}, func(*fakeHub) {}, checkStatus},
+	} {
+		for _, route := range []string{"orchestrators/Greet/i", "instances/i/restart"} {
+			synctest.Test(t, func(t *testing.T) {
+				hub := newFakeHub()
+				hub.put("i", history.Completed, nil)
+				s := readyServer(t, App{}, fakeConfig(t, hub))
+				after := func(d time.Duration, change func(*fakeHub)) *time.Timer {
+					return time.AfterFunc(d, func() {
+						hub.mu.Lock()
+						defer hub.mu.Unlock()
+						change(hub)
+					})
+				}
+				defer after(1500*time.Millisecond, tt.first).Stop()
+				defer after(3500*time.Millisecond, tt.second).Stop()
+				began := time.Now()
+				w := call(s, "POST", managed+route+"?timeout=30&pollingInterval=1&restartWithNewInstanceId=false", "")
+				if got := fmt.Sprint(time.Since(began), " ", w.Code, " ", w.Body); !strings.HasPrefix(got, tt.want) {
+					t.Errorf("%s, %s: %s, want %s", route, tt.name, got, tt.want)
+				}
+			})
+		}
+	}
+}
+
+func TestStart_WaitsNoLongerThanItsCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hub := newFakeHub()
+		s := readyServer(t, App{}, fakeConfig(t, hub))
+		timer := time.AfterFunc(1500*time.Millisecond, func() { hub.fail(errNoStorage) })
+		defer timer.Stop()
+		ctx, cancel := context.WithTimeout(t.Context(), 5500*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "POST", managed+"orchestrators/Greet/i?timeout=30&pollingInterval=1", nil))
+		if took := time.Since(began); took != 5500*time.Millisecond {
+			t.Errorf("the request ended after %v, want 5.5s", took)
+		}
+	})
 }
 
 func TestList_AnUnknownTokenIsABadRequest(t *testing.T) {

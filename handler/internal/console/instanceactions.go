@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
@@ -59,11 +62,10 @@ var actions = []action{
 		Name: "terminate", Past: "terminated", Says: "The instance ends at once. The reason becomes its output. Running activities continue.", HasReason: true, IsDanger: true,
 		Option: "also its children", Statuses: liveStatuses,
 		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how actionOptions) (string, error) {
-			var opts []durable.TerminateOption
 			if how.Option {
-				opts = append(opts, durable.Recursive)
+				return "", terminateFamily(ctx, c, id, how.Reason)
 			}
-			return "", c.Terminate(ctx, id, how.Reason, opts...)
+			return "", c.Terminate(ctx, id, how.Reason)
 		},
 	},
 	{
@@ -99,6 +101,28 @@ var actions = []action{
 	},
 }
 
+// familyTime limits the termination of an instance with its children, which waits until a worker has ended
+// the instance. Azure limits a request to 230 s. Without a worker, the two requests that terminate the
+// instance itself finish within this time.
+const familyTime = 2 * taskhub.RequestTimeout
+
+// errNotEnded is the error of a termination that reached familyTime. The message is a sentence.
+var errNotEnded = web.AnswerWith(http.StatusGatewayTimeout, web.ErrorBody{
+	Message: "Some of its children may still run, because no worker ended their parent within " +
+		strconv.Itoa(int(familyTime/time.Second)) + " seconds. Start a worker, then terminate the remaining children.",
+})
+
+// terminateFamily terminates an instance and its children within [familyTime].
+func terminateFamily(ctx context.Context, c *durable.Client, id durable.InstanceID, reason string) error {
+	ctx, cancel := context.WithTimeout(ctx, familyTime)
+	defer cancel()
+	err := c.Terminate(ctx, id, reason, durable.Recursive)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return errNotEnded
+	}
+	return err
+}
+
 // actionsIn returns the actions that at least one of the statuses allows, or all actions if statuses is
 // empty.
 func actionsIn(statuses []history.RuntimeStatus) (possible []action) {
@@ -132,7 +156,8 @@ func act(v *visit) error {
 			"The instance is %s; to %s it, it must be %s.", state.Status, a.Name, a.StatusList(),
 		)})
 	}
-	if err != nil {
+	isPartial := errors.Is(err, errNotEnded)
+	if err != nil && !isPartial {
 		return err
 	}
 	to, notice := instancePath(id), "The instance is "+a.Past+"."
@@ -143,6 +168,9 @@ func act(v *visit) error {
 		notice += " " + note
 	case a.HasReason:
 		notice = "The instance will be " + a.Past + " when its worker handles the request."
+		if isPartial {
+			notice += " " + err.Error()
+		}
 	}
 	return v.done(to, notice)
 }

@@ -101,7 +101,7 @@ func (b *bulk) count(ctx context.Context, c *durable.Client, a *action) (first [
 	return first, err
 }
 
-// step performs the action on the next instances.
+// step performs the action on the next instances. After an error, call it again to continue.
 func (b *bulk) step(ctx context.Context, c *durable.Client, a *action) error {
 	ids, err := b.next(ctx, c, a)
 	if err != nil {
@@ -110,6 +110,9 @@ func (b *bulk) step(ctx context.Context, c *durable.Client, a *action) error {
 	var mu sync.Mutex // guards b
 	var group errgroup.Group
 	group.SetLimit(bulkConcurrency)
+	if a.Name == "terminate" && b.How.Option {
+		group.SetLimit(bulkStep) // familyTime then limits the step, not each of several rounds
+	}
 	for _, id := range ids {
 		group.Go(func() error {
 			_, err := a.run(ctx, c, durable.InstanceID(id), b.How)
@@ -133,7 +136,7 @@ func (b *bulk) next(ctx context.Context, c *durable.Client, a *action) (ids []st
 	}
 	q, ok, err := b.query(a, bulkStep)
 	if err != nil || !ok {
-		b.Ended = true
+		b.Ended = err == nil
 		return nil, err
 	}
 	for began := time.Now(); len(ids) == 0 && !b.Ended && time.Since(began) <= countTime; {
@@ -173,6 +176,7 @@ type bulkView struct {
 	Doing            *action
 	First            []string
 	Preview, Stopped bool
+	Problem          string // the error that has stopped the action; "" if none has
 	Back             string // query of the list
 }
 
@@ -204,7 +208,8 @@ func previewBulk(v *visit) error {
 	return v.page("instancesbulk", a.Title()+" instances", bulkView{bulk: b, Doing: a, First: first, Preview: true, Back: b.Filter.Values().Encode()})
 }
 
-// runBulk answers POST instances/run. It shows the page that requests the steps, or runs one step.
+// runBulk answers POST instances/run. It shows the page that requests the steps, or runs one step. If the
+// step fails, the answer contains the progress so far, and the user can continue.
 func runBulk(v *visit) error {
 	b := new(bulk)
 	if err := json.Unmarshal([]byte(v.value("state")), b); err != nil {
@@ -220,7 +225,7 @@ func runBulk(v *visit) error {
 	view := bulkView{bulk: b, Doing: a, Stopped: v.value("stop") != "", Back: b.Filter.Values().Encode()}
 	if v.isPart() || v.value("step") != "" {
 		if err := b.step(v.Request().Context(), v.hub.Client, a); err != nil {
-			return err
+			v.status, view.Problem = v.report(err)
 		}
 	}
 	if v.isPart() {

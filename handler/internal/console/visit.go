@@ -231,16 +231,22 @@ func (v *visit) fail(err error) error {
 	if v.events == nil && v.Response().Committed {
 		return err
 	}
-	status, message := web.StatusOf(err)
-	if status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable && v.Request().Context().Err() == nil {
-		v.console.logger.Error("request failed", "method", v.Request().Method, "path", v.Request().URL.Path,
-			"status", status, "requestId", web.RequestID(v), "error", secrets.Line(err))
-	}
+	status, message := v.report(err)
 	v.status = status
 	if v.isPart() {
 		return v.part("error", "message", message)
 	}
 	return v.page("error", http.StatusText(status), message)
+}
+
+// report returns the status and the message that answer an error. It logs unexpected errors.
+func (v *visit) report(err error) (status int, message string) {
+	status, message = web.StatusOf(err)
+	if status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable && v.Request().Context().Err() == nil {
+		v.console.logger.Error("request failed", "method", v.Request().Method, "path", v.Request().URL.Path,
+			"status", status, "requestId", web.RequestID(v), "error", secrets.Line(err))
+	}
+	return status, message
 }
 
 // streamTime limits one connection for events. Azure limits a request to 230 s. The page then

@@ -86,20 +86,23 @@ func (m instanceAPI) answerStarted(c echo.Context, q web.Query, id durable.Insta
 	return CheckStatus(c, id)
 }
 
-// waitOrCheckStatus waits for an instance to end. It answers with the output of a completed instance,
-// or with the status of an instance that ended otherwise. If the timeout expires or the server stops,
-// it answers like [CheckStatus] (HttpApiHandler.cs, WaitForCompletionOrCreateCheckStatusResponseAsync).
+// waitOrCheckStatus waits for a started instance to end. It answers with the output of a completed
+// instance, or with the status of an instance that ended otherwise. If the timeout expires or the server
+// stops, it answers like [CheckStatus] (HttpApiHandler.cs,
+// WaitForCompletionOrCreateCheckStatusResponseAsync). It does so also if the instance was purged or its
+// status is unreadable: an error would not contain the instance's ID, and the caller would start another.
 func (m instanceAPI) waitOrCheckStatus(c echo.Context, q web.Query, id durable.InstanceID, timeout, interval time.Duration) error {
 	ctx := c.Request().Context()
 	for deadline := time.Now().Add(timeout); ; {
 		state, err := m.instances.Status(ctx, id, durable.Fetch{Output: true})
 		switch {
-		case err != nil:
-			return err
+		case err != nil: // the next poll may succeed
 		case state.Status == history.Completed:
 			return web.WriteJSON(c, http.StatusOK, PayloadJSON(state.Output))
 		case state.Status.IsTerminal():
-			return m.status(id)(c, q)
+			if err := m.status(id)(c, q); err == nil || c.Response().Committed {
+				return err
+			}
 		}
 		left := time.Until(deadline)
 		if left <= 0 {
