@@ -293,7 +293,7 @@ func storageEffects() []effect {
 			return a.number("^GET .*History") > 1
 		}},
 		{path: "storageProvider.queueClientMessageEncoding", values: map[string]any{`"UTF8"`: false, `"Base64"`: true}, see: func(a *settingsApp) any {
-			a.start("Quick/i", "", time.Minute)
+			a.start("Chain/i", "5", time.Minute) // its timers are queue messages; a start may be delivered directly
 			return a.number("^POST .*-control-.*<MessageText>ey") > 0
 		}},
 		{path: "storageProvider.trackingStoreConnectionName", values: map[string]any{`""`: false, `"Second"`: true}, see: func(a *settingsApp) any {

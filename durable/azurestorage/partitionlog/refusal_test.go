@@ -231,7 +231,7 @@ func TestMail_ARequestWithoutTimeIsDroppedOrUncertain(t *testing.T) {
 			if err != nil {
 				s.Fatal(err)
 			}
-			if id := string(item.Messages[0].Target.InstanceID); id != want.id || len(item.Messages) != want.messages {
+			if id := item.Messages[0].Target.InstanceID; id != want.id || len(item.Messages) != want.messages {
 				s.Errorf("dispatched %d messages to %s; want %d to %s", len(item.Messages), id, want.messages, want.id)
 			}
 			if err := item.Session.Release(ctx); err != nil {

@@ -102,7 +102,7 @@ func childOfEnding(w *world) {
 	start := childStart("child", "another execution", parent, 0)
 	w.next("parent").child(0, start).finish()
 	ending.end(history.Completed, nil).finish()
-	w.replaced(start)
+	wantReplaced(w, start)
 }
 
 func childOfShort(w *world) {
@@ -112,11 +112,11 @@ func childOfShort(w *world) {
 	start := childStart("child", "another execution", parent, 0)
 	w.next("parent").child(0, start).finish()
 	ending.end(history.Completed, nil).finish()
-	w.replaced(start)
+	wantReplaced(w, start)
 }
 
-// replaced checks that a start begins an execution that replaces the one of its instance.
-func (w *world) replaced(start provider.TaskMessage) {
+// wantReplaced checks that a start begins an execution that replaces the one of its instance.
+func wantReplaced(w *world, start provider.TaskMessage) {
 	w.Helper()
 	e := w.next(start.Target.InstanceID)
 	w.equal("instance of the work item", e.item.Instance, start.Target)
