@@ -81,8 +81,9 @@ var hostRows = []settingRow{
 		},
 		Default: "`00:30:00`, on the Consumption plan `00:05:00`, at most `00:10:00`",
 		Get:     func(cfg *Config) any { return cfg.functionTimeoutText() },
-		Description: "how long the host lets an invocation run. Then it kills the program, and the engine in it. Functions stop " +
-			"before that: at `handler.Timeout`, at this limit, or after 30 minutes without a limit",
+		Description: "how long the host lets an invocation run. Then it kills the program, and the engine in it. A function stops after " +
+			"its `handler.Timeout`, by default 30 minutes. It stops at the latest 10 seconds before this limit. If the limit is less than " +
+			"50 seconds, it stops at the latest after four fifths of the limit",
 	},
 	{
 		Path: routePrefixPath, Absolute: true,
@@ -115,7 +116,7 @@ var hubRows = []settingRow{
 			},
 			Set: func(cfg *Config, value string) { cfg.Storage.TaskHub = value },
 		},
-		Default: "`WEBSITE_SITE_NAME` made fit, else `TestHubName`", Get: func(cfg *Config) any { return cfg.Storage.TaskHub },
+		Default: "the letters and digits of `WEBSITE_SITE_NAME`, at most 45; without this variable `TestHubName`", Get: func(cfg *Config) any { return cfg.Storage.TaskHub },
 		Description: "the task hub. The names of its queues, tables and containers start with it. A deployment slot must set it",
 	},
 	{
@@ -144,7 +145,7 @@ var hubRows = []settingRow{
 		Values: spanValue{Low: time.Second, High: 365 * 24 * time.Hour, Set: func(cfg *Config, d time.Duration) {
 			cfg.Worker.UnknownFunctionTimeout = d
 		}},
-		Default: "`00:10:00`; none in a local file",
+		Default: "`00:10:00`; in a local file the instance fails at once",
 		Get: func(cfg *Config) any {
 			if cfg.StorageType == Embedded {
 				return cfg.Worker.UnknownFunctionTimeout

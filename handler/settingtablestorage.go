@@ -255,7 +255,7 @@ var partitionRows = []settingRow{
 	{
 		Path: "useAppLease", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Storage.AppLease.Disabled = !b }},
 		Default: "`true`", Get: func(cfg *Config) any { return !cfg.Storage.AppLease.Disabled },
-		Description: "whether only one of several apps on a hub works on it, with all its processes. Apps differ by `WEBSITE_SITE_NAME`",
+		Description: "whether only one of several apps on a hub works on it, with all its processes. Apps differ by `WEBSITE_SITE_NAME`, or else by `DTFX_APP_NAME`",
 	},
 	{
 		Path:    "appLeaseOptions.acquireInterval",
@@ -280,7 +280,8 @@ var partitionRows = []settingRow{
 		Default: "`false`", Get: func(cfg *Config) any { return cfg.Storage.SetAsideUndecodable },
 		Description: "whether messages that this process cannot decode move to a queue with the suffix `-poison` after ten deliveries, which takes " +
 			"about 17 minutes. `bin/app hub retry-undecodable` moves them back. By default they stay, as in .NET, and become visible " +
-			"every ten minutes, because a worker of another version may be able to decode them. Not known to .NET",
+			"every ten minutes, because a worker of another version may be able to decode them. A message whose blob does not exist " +
+			"moves after five deliveries, whatever the setting. Not known to .NET",
 	},
 	{
 		Path: "storageProvider.trackingEnabled", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Storage.Tracking = b }},
