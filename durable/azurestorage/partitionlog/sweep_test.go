@@ -12,7 +12,9 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -137,4 +139,36 @@ func (e *endsLeases) Do(r *http.Request) (*http.Response, error) {
 		e.account.Restore("/log-")
 	}
 	return e.Transporter.Do(r)
+}
+
+// Each owner of a partition writes less than a log may contain before it is written to the base. The base
+// is written all the same, and the log stays small.
+func TestOwner_WritesTheBaseAlthoughEachOwnerWritesLittle(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		logged := func() (size int) {
+			for _, b := range s.account.Blobs() {
+				if strings.HasPrefix(b.Name, "p00/log-") {
+					size += len(b.Content)
+				}
+			}
+			return size
+		}
+		for i := range 30 {
+			h, _ := s.openWith(fmt.Sprint("owner ", i), partitionlog.Config{PartitionCount: 1})
+			instance := history.OrchestrationInstance{InstanceID: fmt.Sprint("i", i), ExecutionID: "e"}
+			start := &history.ExecutionStarted{
+				Header: history.NewHeader(time.Now()), Name: "Hello", Instance: instance, Input: new(`"` + strings.Repeat("x", 1<<20) + `"`),
+			}
+			if err := h.StartInstance(s.Context(), provider.TaskMessage{Event: start, Target: instance}, nil); err != nil {
+				s.Fatal(err)
+			}
+			time.Sleep(5 * time.Second)
+			if err := h.Close(); err != nil {
+				s.Fatal(err)
+			}
+		}
+		if size := logged(); !strings.Contains(s.names(0), "/base-") || size > 32<<20 {
+			s.Errorf("the log has %d MiB; want at most 32, and a base:\n%s", size>>20, s.names(0))
+		}
+	})
 }

@@ -25,11 +25,15 @@ type memoryLog struct {
 	groups map[uint64][]byte
 	size   int64
 	fails  error // the error of Append
+	most   int   // the largest size of a group; 0 means no limit
 }
 
 func (l *memoryLog) Append(number uint64, changes Parts) error {
 	if l.fails != nil {
 		return l.fails
+	}
+	if l.most > 0 && changes.Size() > l.most {
+		return ErrTooLarge
 	}
 	l.groups[number] = bytes.Join(changes, nil)
 	l.size += int64(changes.Size())

@@ -300,11 +300,19 @@ func (w *Writer[T]) take(batch, ops []*Op[T]) []*Op[T] {
 }
 
 // commit makes a batch durable and answers its operations. A failed operation is removed and
-// does not fail the others. A batch with large changes becomes several groups.
+// does not fail the others. A batch with large changes becomes several groups. If a group is too large for
+// the log, each of its operations becomes a group.
 func (w *Writer[T]) commit(batch []*Op[T]) {
 	for len(batch) > 0 {
 		outcomes := make([]error, len(batch))
 		t, done, failed, err := w.try(batch, outcomes)
+		if done > 1 && errors.Is(err, ErrTooLarge) {
+			for _, o := range batch[:done] { // only the large one fails
+				w.commit([]*Op[T]{o})
+			}
+			batch = batch[done:]
+			continue
+		}
 		if err != nil {
 			err = w.cfg.Failed(err)
 		}

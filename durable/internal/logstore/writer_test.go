@@ -237,6 +237,40 @@ func TestWriter_AGroupEndsWithTheOperationThatMakesItLarge(t *testing.T) {
 	s.close()
 }
 
+func TestWriter_AnOperationThatIsTooLargeFailsAlone(t *testing.T) {
+	t.Parallel()
+	s := emptyStage(t)
+	s.groups.most = 100
+	started, busy := make(chan struct{}), make(chan struct{})
+	ops := []*Op[*Txn]{NewOp(func(*Txn) error { // until the other operations are queued
+		close(started)
+		<-busy
+		return nil
+	})}
+	for n, size := range []int{1, 200, 1} {
+		ops = append(ops, NewOp(func(t *Txn) error {
+			t.Put(plain, []byte{byte(n)}, make([]byte, size))
+			return nil
+		}))
+	}
+	for _, o := range ops {
+		if err := s.w.Submit(o); err != nil {
+			t.Fatal(err)
+		}
+		<-started
+	}
+	close(busy)
+	for i, want := range []error{nil, nil, ErrTooLarge, nil} {
+		if err := s.w.Await(t.Context(), ops[i]); !errors.Is(err, want) {
+			t.Errorf("operation %d: %v; want %v", i, err, want)
+		}
+	}
+	if len(s.contents()) != 2 {
+		t.Errorf("the store has %d records; want those of the small operations", len(s.contents()))
+	}
+	s.close()
+}
+
 func TestWriter_FailsAllOperationsIfTheBaseCannotBeRead(t *testing.T) {
 	t.Parallel()
 	s, broken := emptyStage(t), errors.New("broken")
