@@ -149,6 +149,34 @@ func emptyStage(t *testing.T) *stage {
 	return newStage(t, &memoryLog{groups: map[uint64][]byte{}}, &memoryBase{records: [3]map[string][]byte{{}, {}, {}}}, NewLayer(testTables, 0))
 }
 
+// wantErrors submits operations that join one group, and compares their errors. The writer calls before
+// first.
+func (s *stage) wantErrors(before func(), ops []*Op[*Txn], want ...error) {
+	s.Helper()
+	started, busy := make(chan struct{}), make(chan struct{})
+	first := NewOp(func(*Txn) error { // until the other operations are queued
+		close(started)
+		<-busy
+		before()
+		return nil
+	})
+	for _, o := range append([]*Op[*Txn]{first}, ops...) {
+		if err := s.w.Submit(o); err != nil {
+			s.Fatal(err)
+		}
+		<-started
+	}
+	close(busy)
+	if err := s.w.Await(s.Context(), first); err != nil {
+		s.Error(err)
+	}
+	for i, o := range ops {
+		if err := s.w.Await(s.Context(), o); !errors.Is(err, want[i]) {
+			s.Errorf("operation %d: %v; want %v", i, err, want[i])
+		}
+	}
+}
+
 func (s *stage) put(table Table, key, value string) error {
 	return s.w.Do(context.Background(), func(t *Txn) error {
 		t.Put(table, []byte(key), []byte(value))

@@ -199,34 +199,22 @@ func TestWriter_CommitsLazyOperationsWhenTheyAreDue(t *testing.T) {
 	}
 }
 
-func TestWriter_AGroupEndsWithTheOperationThatMakesItLarge(t *testing.T) {
-	t.Parallel()
-	s := emptyStage(t)
-	started, busy := make(chan struct{}), make(chan struct{})
-	ops := []*Op[*Txn]{NewOp(func(*Txn) error { // until the other operations are queued
-		s.Limits = Limits{FlushSize: 1 << 30, WaitSize: 1 << 30}
-		close(started)
-		<-busy
-		return nil
-	})}
-	for n, size := range []int{1, maxGroup / 2, maxGroup / 2, 1, 1} {
+// puts returns operations that put records of the given sizes.
+func puts(sizes ...int) (ops []*Op[*Txn]) {
+	for n, size := range sizes {
 		ops = append(ops, NewOp(func(t *Txn) error {
 			t.Put(plain, []byte{byte(n)}, make([]byte, size))
 			return nil
 		}))
 	}
-	for _, o := range ops {
-		if err := s.w.Submit(o); err != nil {
-			t.Fatal(err)
-		}
-		<-started
-	}
-	close(busy)
-	for _, o := range ops {
-		if err := s.w.Await(t.Context(), o); err != nil {
-			t.Error(err)
-		}
-	}
+	return ops
+}
+
+func TestWriter_AGroupEndsWithTheOperationThatMakesItLarge(t *testing.T) {
+	t.Parallel()
+	s := emptyStage(t)
+	s.wantErrors(func() { s.Limits = Limits{FlushSize: 1 << 30, WaitSize: 1 << 30} },
+		puts(1, maxGroup/2, maxGroup/2, 1, 1), nil, nil, nil, nil, nil)
 	var sizes []int
 	for number := range uint64(len(s.groups.groups)) {
 		sizes = append(sizes, len(s.groups.groups[number+1])/(maxGroup/2))
@@ -241,30 +229,7 @@ func TestWriter_AnOperationThatIsTooLargeFailsAlone(t *testing.T) {
 	t.Parallel()
 	s := emptyStage(t)
 	s.groups.most = 100
-	started, busy := make(chan struct{}), make(chan struct{})
-	ops := []*Op[*Txn]{NewOp(func(*Txn) error { // until the other operations are queued
-		close(started)
-		<-busy
-		return nil
-	})}
-	for n, size := range []int{1, 200, 1} {
-		ops = append(ops, NewOp(func(t *Txn) error {
-			t.Put(plain, []byte{byte(n)}, make([]byte, size))
-			return nil
-		}))
-	}
-	for _, o := range ops {
-		if err := s.w.Submit(o); err != nil {
-			t.Fatal(err)
-		}
-		<-started
-	}
-	close(busy)
-	for i, want := range []error{nil, nil, ErrTooLarge, nil} {
-		if err := s.w.Await(t.Context(), ops[i]); !errors.Is(err, want) {
-			t.Errorf("operation %d: %v; want %v", i, err, want)
-		}
-	}
+	s.wantErrors(func() {}, puts(1, 200, 1), nil, ErrTooLarge, nil)
 	if len(s.contents()) != 2 {
 		t.Errorf("the store has %d records; want those of the small operations", len(s.contents()))
 	}
@@ -274,26 +239,5 @@ func TestWriter_AnOperationThatIsTooLargeFailsAlone(t *testing.T) {
 func TestWriter_FailsAllOperationsIfTheBaseCannotBeRead(t *testing.T) {
 	t.Parallel()
 	s, broken := emptyStage(t), errors.New("broken")
-	started, busy := make(chan struct{}), make(chan struct{})
-	ops := []*Op[*Txn]{NewOp(func(*Txn) error { // until the other operations are queued
-		close(started)
-		<-busy
-		s.base.unread = broken
-		return nil
-	})}
-	for range 2 {
-		ops = append(ops, NewOp(func(*Txn) error { return nil }))
-	}
-	for _, o := range ops {
-		if err := s.w.Submit(o); err != nil {
-			t.Fatal(err)
-		}
-		<-started
-	}
-	close(busy)
-	for i, want := range []error{nil, broken, broken} {
-		if err := s.w.Await(t.Context(), ops[i]); !errors.Is(err, want) {
-			t.Errorf("operation %d: %v; want %v", i, err, want)
-		}
-	}
+	s.wantErrors(func() { s.base.unread = broken }, puts(1, 1), broken, broken)
 }

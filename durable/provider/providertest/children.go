@@ -97,36 +97,32 @@ func childOfEnded(w *world) {
 func childOfEnding(w *world) {
 	w.begin("child")
 	w.send(raised("child", "finish", nil))
-	ending := w.next("child")
-	parent := w.create("parent")
-	start := childStart("child", "another execution", parent, 0)
-	w.next("parent").child(0, start).finish()
-	ending.end(history.Completed, nil).finish()
-	wantReplaced(w, start)
+	endWhileStartWaits(w)
 }
 
 func childOfShort(w *world) {
 	w.create("child")
+	endWhileStartWaits(w)
+}
+
+// endWhileStartWaits ends the instance "child" after the start of another child with this ID is stored. The
+// start replaces the instance.
+func endWhileStartWaits(w *world) {
+	w.Helper()
 	ending := w.next("child")
 	parent := w.create("parent")
 	start := childStart("child", "another execution", parent, 0)
 	w.next("parent").child(0, start).finish()
 	ending.end(history.Completed, nil).finish()
-	wantReplaced(w, start)
-}
-
-// wantReplaced checks that a start begins an execution that replaces the one of its instance.
-func wantReplaced(w *world, start provider.TaskMessage) {
-	w.Helper()
-	e := w.next(start.Target.InstanceID)
+	e := w.next("child")
 	w.equal("instance of the work item", e.item.Instance, start.Target)
 	w.equal("history of the work item", len(e.item.History), 0)
 	w.equal("messages of the work item", e.item.Messages, []provider.TaskMessage{start})
 	e.end(history.Completed, text("new")).finish()
-	s := w.state(start.Target.InstanceID)
+	s := w.state("child")
 	w.equal("instance", s.Instance, start.Target)
 	w.equal("output", s.Output, text("new"))
-	w.equal("history", w.history(start.Target.InstanceID), w.histories[start.Target])
+	w.equal("history", w.history("child"), w.histories[start.Target])
 }
 
 func childTwice(w *world) {
