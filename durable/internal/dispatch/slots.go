@@ -23,15 +23,16 @@ type slots struct {
 // releases the slot. Only one goroutine may call it for p.
 func fetch[T any](ctx context.Context, p *slots, next func(ctx, wait context.Context) (T, error)) (item T, err error) {
 	for {
-		if !p.enter(ctx) {
+		atOnce := ctx.Err() == nil && p.tryEnter()
+		if !atOnce && !p.enter(ctx) {
 			return item, context.Cause(ctx)
 		}
 		wait, stop := context.WithCancel(ctx)
-		p.setStopWait(stop)
+		p.setStopWait(stop, atOnce)
 		p.fetching.Store(true)
 		item, err = next(ctx, wait)
 		p.fetching.Store(false)
-		p.setStopWait(nil)
+		p.setStopWait(nil, false)
 		yields := wait.Err() != nil && ctx.Err() == nil
 		stop()
 		if err == nil {
@@ -44,11 +45,16 @@ func fetch[T any](ctx context.Context, p *slots, next func(ctx, wait context.Con
 	}
 }
 
-// setStopWait sets stopWait. If calls of enter wait, stop is called after yieldInterval.
-func (p *slots) setStopWait(stop context.CancelFunc) {
+// setStopWait sets stopWait. If calls of enter wait, stop is called after yieldInterval, or immediately if
+// fetch got its slot at once: then these calls are newer.
+func (p *slots) setStopWait(stop context.CancelFunc, atOnce bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stopWait = stop; stop != nil && p.waiting > 0 {
+	switch p.stopWait = stop; {
+	case stop == nil || p.waiting == 0:
+	case atOnce:
+		stop()
+	default:
 		time.AfterFunc(yieldInterval, stop)
 	}
 }
@@ -63,15 +69,23 @@ func (p *slots) enter(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	select {
-	case p.taken <- struct{}{}:
+	if p.tryEnter() {
 		return true
-	default:
 	}
 	p.idle.endOne()
 	p.wait(1)
 	defer p.wait(-1)
 	return acquire(ctx, p.taken)
+}
+
+// tryEnter acquires a slot if one is free.
+func (p *slots) tryEnter() bool {
+	select {
+	case p.taken <- struct{}{}:
+		return true
+	default:
+		return false
+	}
 }
 
 // wait adds n to the number of waiting calls of enter. A new call makes fetch release its slot while no item

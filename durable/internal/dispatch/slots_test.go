@@ -63,3 +63,34 @@ func TestSlots_ARequestThatEndsEndsNoSession(t *testing.T) {
 		leave(false)
 	})
 }
+
+// A call of enter arrives between the moment at which fetch gets a slot and the moment at which it waits for
+// an item. If fetch got its slot at once, the call is newer and gets the slot. If fetch has waited for the
+// slot, it keeps it for a while.
+func TestSlots_AFetchYieldsToNewerCalls(t *testing.T) {
+	for _, atOnce := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &slots{taken: make(chan struct{}, 1)}
+			if !p.tryEnter() || p.tryEnter() {
+				t.Fatal("want one slot")
+			}
+			entered := make(chan bool)
+			go func() { entered <- p.enter(t.Context()) }()
+			synctest.Wait()
+			wait, stop := context.WithCancel(t.Context())
+			p.setStopWait(stop, atOnce)
+			if yields := wait.Err() != nil; yields != atOnce {
+				t.Errorf("got the slot at once: %v; yields at once: %v", atOnce, yields)
+			}
+			time.Sleep(yieldInterval)
+			synctest.Wait()
+			if wait.Err() == nil {
+				t.Errorf("got the slot at once: %v; does not yield", atOnce)
+			}
+			p.release()
+			if !<-entered {
+				t.Error("enter has no slot")
+			}
+		})
+	}
+}
