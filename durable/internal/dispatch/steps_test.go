@@ -196,12 +196,16 @@ func TestSteps_ReceiveMessagesBeforeTheFirstCheckpoint(t *testing.T) {
 		}))
 		b.start("i", "O", nil)
 		time.Sleep(10 * time.Millisecond)
+		if n := len(b.Commits()); n != 0 {
+			t.Errorf("%d commits before the messages, want 0", n)
+		}
 		b.send("i", &history.EventRaised{Name: "first"})
 		b.send("i", &history.EventRaised{Name: "second"})
 		b.send("i", &history.ExecutionTerminated{Reason: new("why")})
 		b.end("i")
-		if n, want := len(b.Commits()), "EventRaised EventRaised ExecutionTerminated"; n != 1 || !strings.Contains(b.types("i"), want) {
-			t.Errorf("%d commits, want 1: %s, want %s in it", n, b.types("i"), want)
+		got := strings.ReplaceAll(b.types("i"), " OrchestratorCompleted OrchestratorStarted", "") // a message can arrive in a later episode
+		if n, want := len(b.Commits()), "ExecutionStarted EventRaised EventRaised ExecutionTerminated"; n > 3 || !strings.Contains(got, want) {
+			t.Errorf("%d commits, want at most 3: %s, want %s in it", n, b.types("i"), want)
 		}
 		if ran := <-ran; ran != 10*time.Millisecond {
 			t.Errorf("the step ran for %v after the start, want 10ms", ran)
