@@ -16,9 +16,9 @@ const (
 
 // WaitOrCheckStatus answers a request that has started an instance. It waits up to timeout for the
 // instance to end. If the instance completes, the answer is its output with status 200; if it ends
-// otherwise, the answer is its status. If the timeout expires, it answers like [CheckStatus], also if the
-// instance does not exist or its status cannot be read. It polls once per interval. A zero timeout is
-// 10 s, a zero interval is 1 s.
+// otherwise, the answer is its status. A failed status check does not end the wait. When the timeout
+// expires, it answers like [CheckStatus], even if the instance does not exist. It polls once per interval.
+// A zero timeout is 10 s, a zero interval is 1 s.
 func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval time.Duration) error {
 	if timeout == 0 {
 		timeout = DefaultWaitTimeout

@@ -281,7 +281,7 @@ var partitionRows = []settingRow{
 		Description: "whether messages that this process cannot decode move to a queue with the suffix `-poison` after ten deliveries, which takes " +
 			"about 17 minutes. `bin/app hub retry-undecodable` moves them back. By default they stay, as in .NET, and become visible " +
 			"every ten minutes, because a worker of another version may be able to decode them. A message whose blob does not exist " +
-			"moves after five deliveries, whatever the setting. Not known to .NET",
+			"moves after five deliveries, also if this setting is `false`. Not known to .NET",
 	},
 	{
 		Path: "storageProvider.trackingEnabled", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Storage.Tracking = b }},

@@ -87,7 +87,7 @@ func (e *FormatError) Error() string {
 func (e *FormatError) Unwrap() error { return e.Cause }
 
 // UncertainError is the error of a request with unknown result: this process lost the partition during
-// the request, or the time for the request ended after it was sent.
+// the request, or could not read the answer in time.
 type UncertainError = logstore.UncertainError
 
 // DamageError reports a damaged or missing blob of a hub.

@@ -42,8 +42,8 @@ type posted struct {
 }
 
 // send sends a request to the partition's mailbox and returns its number. Requests that arrive
-// while mail is being sent share the next mail. If ctx ends first, a request that is in no mail yet is
-// dropped; the error of another one is an *[UncertainError], because its mail is repeated.
+// while mail is being sent share the next mail. If ctx ends before the request is in a mail, send discards
+// it. If ctx ends later, the error is an *[UncertainError], because run repeats the mail.
 func (c *clientMail) send(ctx context.Context, r partition.Request) (uint64, error) {
 	p := &posted{Request: r, done: make(chan error, 1)}
 	chance.AwaitTurn(ctx, turn{"mail", c.handle.number}, nil)
@@ -66,7 +66,7 @@ func (c *clientMail) send(ctx context.Context, r partition.Request) (uint64, err
 	select {
 	case err = <-p.done:
 	case <-ctx.Done():
-		if err = ctx.Err(); !c.drop(p) {
+		if err = ctx.Err(); !c.discard(p) {
 			err = &UncertainError{Cause: err}
 		}
 	}
@@ -76,8 +76,8 @@ func (c *clientMail) send(ctx context.Context, r partition.Request) (uint64, err
 	return p.Number, err
 }
 
-// drop removes a pending request. It reports false if the request is in a mail.
-func (c *clientMail) drop(p *posted) bool {
+// discard removes a pending request. It returns false if the request is in a mail.
+func (c *clientMail) discard(p *posted) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := slices.Index(c.pending, p)
@@ -150,7 +150,7 @@ func (c *clientMail) run(ctx context.Context) {
 		c.mu.Unlock()
 		err := sendMail(ctx, c.sender, m, isFinal)
 		if err != nil && c.handle.hub.life.Err() != nil {
-			err = fmt.Errorf("%w; the requests in flight may have arrived", context.Cause(c.handle.hub.life))
+			err = &UncertainError{Cause: fmt.Errorf("%w; the requests in flight may have arrived", context.Cause(c.handle.hub.life))}
 		}
 		c.mu.Lock()
 		c.mailed = c.handle.hub.moment()

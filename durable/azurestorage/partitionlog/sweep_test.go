@@ -142,7 +142,7 @@ func (e *endsLeases) Do(r *http.Request) (*http.Response, error) {
 }
 
 // Each owner of a partition writes less than a log may contain before it is written to the base. The base
-// is written all the same, and the log stays small.
+// is still written, and the log stays small.
 func TestOwner_WritesTheBaseAlthoughEachOwnerWritesLittle(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		logged := func() (size int) {

@@ -234,7 +234,7 @@ func (p *Partition) NextOrchestration(ctx context.Context) (*provider.Orchestrat
 			return item, nil
 		}
 		if err != nil {
-			p.cfg.Logger.Error("cannot read instance; retrying later", "instanceId", s.inst.id, "error", err)
+			p.cfg.Logger.Error("cannot open instance; retrying later", "instanceId", s.inst.id, "error", err)
 			s.abandon(nil)
 		}
 		s.end()

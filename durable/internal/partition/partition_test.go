@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -440,4 +441,40 @@ func TestPartition_ACanceledCallDoesNotConsumeAWakeUp(t *testing.T) {
 			r.Finish(item, partitiontest.Ended())
 		}
 	})
+}
+
+// The start of a child waits for the end of another execution. A message to that execution is discarded. A
+// purge also deletes the start, although the session has read it.
+func TestPartition_AStartThatReplacesAnEndedExecutionComesAlone(t *testing.T) {
+	t.Parallel()
+	for _, purges := range []bool{false, true} {
+		r := newRig(t)
+		r.Start("a")
+		item := r.Next()
+		start := &history.ExecutionStarted{
+			Header: history.NewHeader(time.Now()), Name: "Child", Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "new"},
+			Parent: &history.ParentInstance{Instance: history.OrchestrationInstance{InstanceID: "parent", ExecutionID: "p"}},
+		}
+		r.Must(r.Send(t.Context(), provider.TaskMessage{Event: start, Target: start.Instance}))
+		r.Raise("a", "late")
+		if purges {
+			s := &session{p: r.Partition, inst: r.instances["a"], changed: make(chan struct{}, 1)}
+			waiting := slices.Clone(r.instances["a"].inbox)
+			r.Finish(item, partitiontest.Ended())
+			r.Must(r.Purge(t.Context(), "a", nil))
+			r.Must(s.replace(t.Context(), classified{replace: waiting[:1]}))
+			if _, err := r.Instance(t.Context(), "a", provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
+				t.Errorf("the purged instance: %v; want %v", err, provider.ErrInstanceNotFound)
+			}
+		} else {
+			r.Finish(item, partitiontest.Ended())
+			item = r.Next()
+			if len(item.Messages) != 1 || item.Messages[0].Target != start.Instance || len(item.History) > 0 {
+				t.Errorf("dispatched %v after %d events; want only the start", item.Messages, len(item.History))
+			}
+			r.Finish(item, partitiontest.Ended())
+		}
+		r.stop()
+		r.close()
+	}
 }

@@ -59,7 +59,7 @@ func (s *session) open(ctx context.Context) (*provider.OrchestrationWorkItem, er
 		return err
 	})
 	if err == nil && len(c.replace) > 0 {
-		err = s.replace(ctx, c.replace)
+		err = s.replace(ctx, c)
 	}
 	if err != nil || len(c.replace) > 0 || !s.accept(c) {
 		return nil, err
@@ -122,11 +122,19 @@ func classify(t tables, p *provider.Progress, messages []*message) (classified, 
 	return c, nil
 }
 
-// replace stores starts of children once more. They were stored while another execution ran, which has
-// ended now, so they replace it.
-func (s *session) replace(ctx context.Context, starts []*message) error {
-	return s.p.writer.Do(ctx, func(t *txn) error {
-		for _, m := range starts {
+// replace stores starts of children once more, which were stored while another execution ran. That execution
+// has ended, so send replaces it and revokes the session, or discards the start if the execution belongs to
+// the same child. Messages to the ended execution are discarded. The end of ctx does not cancel it, because
+// that would pause the instance.
+func (s *session) replace(ctx context.Context, c classified) error {
+	return s.p.writer.Do(context.WithoutCancel(ctx), func(t *txn) error {
+		for _, m := range c.discard {
+			t.consume(m)
+		}
+		for _, m := range c.replace {
+			if t.isConsumed(m) {
+				continue // purged meanwhile
+			}
 			msg, err := m.load(t.tables)
 			if err != nil {
 				return err

@@ -30,13 +30,7 @@ type txn struct {
 
 // consume deletes a message. It does nothing if the message is deleted.
 func (t *txn) consume(m *message) {
-	if _, twice := t.consumed[m]; twice {
-		return
-	}
-	t.p.mu.Lock()
-	deleted := m.deleted
-	t.p.mu.Unlock()
-	if deleted {
+	if t.isConsumed(m) {
 		return
 	}
 	t.Remove(m.recordKey())
@@ -48,6 +42,14 @@ func (t *txn) consume(m *message) {
 	}
 	t.consumed[m] = struct{}{}
 	t.AfterCommit(func() { t.p.delete(m) })
+}
+
+// isConsumed reports whether a message is deleted, or will be by this transaction.
+func (t *txn) isConsumed(m *message) bool {
+	t.p.mu.Lock()
+	defer t.p.mu.Unlock()
+	_, consumed := t.consumed[m]
+	return consumed || m.deleted
 }
 
 // newMessage stages a message with the next number.
@@ -336,7 +338,7 @@ func (t *txn) removeExecution(number uint64) error {
 	}
 	payloads, err := t.Group(payloadsTable, number)
 	if err != nil {
-		return err // nothing is removed, because an inbox answers a request with an error of damaged records
+		return err // remove nothing: an inbox answers the request with this error and commits the rest of its transaction
 	}
 	for _, r := range past {
 		t.Remove(historyTable, []byte(r.Key))

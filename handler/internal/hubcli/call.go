@@ -121,7 +121,7 @@ func (c *call) incomplete() error {
 	if c.unreadable == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d records of the task hub cannot be read, so the result is incomplete: the log of the app names them (InstanceUnreadable); "+
+	return fmt.Errorf("the result is incomplete. Records of the task hub that cannot be read: %d. The log of the app names them (InstanceUnreadable); "+
 		"for a hub in partition logs, run hub repair", c.unreadable)
 }
 

@@ -74,7 +74,7 @@ func drained(c command) error {
 	none := s.Instances+s.Locked+s.Queued == 0
 	switch {
 	case none && s.Messages == nil:
-		return errors.Join(c.print(s, "No instance or entity has work in flight. Messages: not known."),
+		return errors.Join(c.print(s, "No readable record has work in flight. Messages: not known."), c.incomplete(),
 			errors.New("not known whether the hub is drained: its storage, such as a local file, does not report messages"))
 	case none && *s.Messages == 0 && s.Unreadable > 0:
 		return c.print(s, "It is not known whether the hub is drained. No readable record has work in flight.")

@@ -151,7 +151,7 @@ func (c bulk) run(a action, show func(id string) error) error {
 // refuseEntity returns the error for an action that entities do not support.
 func (c bulk) refuseEntity() error {
 	name, key, _ := strings.Cut(strings.TrimPrefix(c.args[0], "@"), "@")
-	return refusal(fmt.Sprintf("%q is an entity, and entities have no %s: use entity signal %s %s OPERATION, such as delete, or purge",
+	return refusal(fmt.Sprintf("%q is an entity; %s works only on orchestrations: use entity signal %s %s OPERATION, or purge",
 		c.args[0], c.verb, name, key))
 }
 
@@ -227,6 +227,7 @@ func (c bulk) actOn(ids []string, a action) error {
 	var (
 		mu                    sync.Mutex // guards the variables below
 		done, failed, refused int
+		unavailable           int   // answers with status 503 since the last other one; a damaged instance causes one
 		outage                error // the reason to stop
 	)
 	_ = forEachConcurrently(ids, func(id string) error {
@@ -242,6 +243,10 @@ func (c bulk) actOn(ids []string, a action) error {
 		err := a.act(id)
 		mu.Lock()
 		defer mu.Unlock()
+		unavailable++
+		if exitCode(err) != ExitUnavailable {
+			unavailable = 0
+		}
 		if err == nil {
 			done++
 			return nil
@@ -249,10 +254,11 @@ func (c bulk) actOn(ids []string, a action) error {
 		switch exitCode(err) {
 		case ExitNotFound, ExitRefused:
 			refused++
-		case ExitUnavailable:
-			failed, outage = failed+1, err
 		default:
 			failed++
+		}
+		if _, unreachable := errors.AsType[*UnavailableError](err); unreachable || unavailable == maxConcurrent {
+			outage = err
 		}
 		c.tell(fmt.Sprintf("instance %q: %s", id, strings.TrimSuffix(err.Error(), ".")))
 		return nil
@@ -265,7 +271,7 @@ func (c bulk) actOn(ids []string, a action) error {
 	case failed > 0:
 		return errors.Join(err, errors.New(text))
 	case refused > 0:
-		return errors.Join(err, fmt.Errorf("the app refused %d of %d instances because of their status", refused, len(ids)))
+		return errors.Join(err, fmt.Errorf("%d of %d instances were not %s: they do not exist, or their status does not allow it", refused, len(ids), a.past))
 	}
 	return err
 }

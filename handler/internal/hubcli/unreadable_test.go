@@ -42,7 +42,7 @@ func TestLists_FailIfRecordsCannotBeRead(t *testing.T) {
 		"record --dir " + t.TempDir(): {"4", "recorded 0 histories"},
 	} {
 		got := runOn(t.Context(), answering(damaged), strings.Fields(command)...)
-		got.wants(t, hubcli.ExitFailed, want.out, want.n+" records of the task hub cannot be read", "hub repair")
+		got.wants(t, hubcli.ExitFailed, want.out, "Records of the task hub that cannot be read: "+want.n, "hub repair")
 		if strings.Contains(got.errs, "All instances match") {
 			t.Errorf("%s says that all instances match:\n%s", command, got.errs)
 		}

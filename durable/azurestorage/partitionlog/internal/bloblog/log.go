@@ -129,7 +129,7 @@ func (l *Log) recover(ctx context.Context, own *ownBlob, all []chain.Link) (_ *R
 	for _, g := range r.Groups {
 		l.size += int64(len(g.Changes))
 	}
-	l.turned = own.offset-l.size >= l.cfg.MaxSize/8 // the next owner need not read what the base has
+	l.turned = own.offset-l.size >= l.cfg.MaxSize/8 // start a new blob, so that later owners do not read groups that the base has
 	for _, earlier := range all {
 		if earlier.Number < own.Number {
 			l.before = append(l.before, blobGroups{earlier.Number, s.before})

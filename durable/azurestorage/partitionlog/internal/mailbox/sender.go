@@ -74,7 +74,7 @@ func (s *Sender) Send(ctx context.Context, mail []byte, label Label) error {
 		if err == nil && (at >= s.cfg.MaxSize || blocks >= s.cfg.MaxBlocks) {
 			_ = s.rollOver(ctx, open) // else the next sender repeats it
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrUncertain) {
 			err = errors.Join(err, doubt)
 		}
 		return err
