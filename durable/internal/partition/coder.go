@@ -3,6 +3,7 @@ package partition
 import (
 	"fmt"
 	"time"
+	"unsafe"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
@@ -447,3 +448,6 @@ func (c *coder) answer(a *answer) {
 	c.status(&a.status)
 	c.String(&a.text)
 }
+
+// sharedBytes returns the bytes of a text without a copy. They must not be changed; records never are.
+func sharedBytes(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unsafe"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
@@ -21,8 +20,7 @@ type txn struct {
 	consumed map[*message]struct{}
 	// stored holds the results that the transaction stores in records of their own.
 	stored map[*message]struct{}
-	// staged holds the messages that the transaction adds, by instance. They are added to the
-	// pending work after the transaction is durable.
+	// staged holds the new messages by instance. After the commit they are added to the pending work.
 	staged map[string][]*message
 	// received holds the new state of senders whose mail the transaction processes.
 	received map[string]*senderState
@@ -309,9 +307,6 @@ func (t *txn) putRow(r *row) error {
 	t.Put(instancesTable, []byte(r.Instance.InstanceID), b)
 	return nil
 }
-
-// sharedBytes returns the bytes of a text without a copy. They must not be changed; records never are.
-func sharedBytes(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
 // renumber makes r the row of a new execution. It deletes the old history; the payloads move to
 // the new number.
