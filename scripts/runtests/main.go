@@ -1,6 +1,6 @@
 // Command runtests runs the tests of the repository. scripts/test calls it.
 //
-//	go run ./scripts/runtests [-full] [-repeat N] [-record] [-shuffle SEED] [-slowest N]
+//	go run ./scripts/runtests [-full | -chance N] [-repeat N] [-record] [-shuffle SEED] [-slowest N]
 //
 // It builds the test binaries, runs them as parts (parts.go) in the scheduler's order (schedule.go), and
 // prints failures last (report.go).
@@ -24,12 +24,13 @@ import (
 
 func main() {
 	full := flag.Bool("full", false, "run every test, in full amounts; by default each layer is represented")
+	chance := flag.Int("chance", 0, "run only the tests that once failed by chance: each this many times in one process, and in as many processes")
 	repeat := flag.Int("repeat", 1, "run the command this many times and stop at the first failure")
 	record := flag.Bool("record", false, "write the time of each part to scripts/runtests/times.tsv if all tests pass")
 	shuffle := flag.Uint64("shuffle", 0, "the seed of the tests' order; 0 chooses one")
 	slowest := flag.Int("slowest", 0, "print this many of the tests that took longest")
 	flag.Parse()
-	if flag.NArg() > 0 {
+	if flag.NArg() > 0 || *chance > 0 && (*full || *record) {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -39,7 +40,7 @@ func main() {
 		if *repeat > 1 {
 			fmt.Printf("== run %d of %d\n", n+1, *repeat)
 		}
-		r := run{full: *full, record: *record, shuffle: *shuffle, slowest: *slowest, out: filepath.Join("bin", "tests"), started: time.Now()}
+		r := run{full: *full, chance: *chance, record: *record, shuffle: *shuffle, slowest: *slowest, out: filepath.Join("bin", "tests"), started: time.Now()}
 		if r.shuffle == 0 {
 			r.shuffle = rand.Uint64N(1 << 32)
 		}
@@ -57,6 +58,7 @@ func main() {
 // run is one run of the test command.
 type run struct {
 	full, record bool
+	chance       int // repetitions of the tests that once failed by chance; 0 runs all tests
 	shuffle      uint64
 	slowest      int
 	out          string // folder of the test binaries
@@ -152,7 +154,10 @@ func (r *run) logLine(err error) string {
 		result = err.Error()
 	}
 	mode := "short"
-	if r.full {
+	switch {
+	case r.chance > 0:
+		mode = fmt.Sprintf("chance %d", r.chance)
+	case r.full:
 		mode = "full"
 	}
 	return fmt.Sprintf("%s\t%s\t%s\tshuffle %d\t%d CPUs\t%v\t%s\n", r.started.UTC().Format(time.RFC3339), r.version, mode, r.shuffle,

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -21,6 +22,8 @@ type part struct {
 	flags  []string
 	env    []string
 	repeat string // command that repeats one test of the part, without the test's name
+
+	processes int // number of processes that repeat one test, one after another; 0 for a part that runs a package
 }
 
 const (
@@ -99,6 +102,12 @@ func partsOf(ctx context.Context, r *run) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
+	var suspects []suspect
+	if r.chance > 0 {
+		if suspects, err = readSuspects(); err != nil {
+			return nil, err
+		}
+	}
 	var packages []string
 	binaries := map[string]string{}
 	for _, p := range strings.Fields(list) {
@@ -107,7 +116,9 @@ func partsOf(ctx context.Context, r *run) ([]part, error) {
 			return nil, fmt.Errorf("the packages %s and %s have test binaries of the same name; rename one", other, p)
 		}
 		binaries[path.Base(p)] = p
-		packages = append(packages, p)
+		if r.chance == 0 || slices.ContainsFunc(suspects, func(s suspect) bool { return s.dir == p }) {
+			packages = append(packages, p)
+		}
 	}
 
 	// The end-to-end tests take longest and mostly wait, so they are built and started first.
@@ -160,7 +171,10 @@ func partsOf(ctx context.Context, r *run) ([]part, error) {
 		}
 		parts = append(parts, t)
 	}
-	if r.full {
+	switch {
+	case r.chance > 0:
+		return repetitions(parts, suspects, r.chance)
+	case r.full:
 		parts = append(parts, fullOnly(r)...)
 	}
 	return parts, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -77,6 +78,51 @@ func TestReport_ShowsTheGoroutinesOfATestThatDoesNotEnd(t *testing.T) {
 	}
 	if res.tests.passed != 6 {
 		t.Errorf("%d subtests passed, want 6: a part with progress may take longer than its limit", res.tests.passed)
+	}
+}
+
+// Tests that once failed by chance are repeated in one process, and in new ones. A skipped test is a failure, because
+// nothing was repeated.
+func TestRepetitions_CountAndFailLikeTheirTest(t *testing.T) {
+	r, p := failingPart(t)
+	run := func(test string, flags ...string) []result {
+		parts, err := repetitions([]part{p}, []suspect{{p.dir, test, flags}}, 3)
+		if err != nil || len(parts) != 2 {
+			t.Fatalf("%d parts, error %v; want 2 parts", len(parts), err)
+		}
+		return []result{runPart(t.Context(), r, parts[0]), runPart(t.Context(), r, parts[1])}
+	}
+	for i, res := range run("TestSkipsInShortMode", "-test.short=false") {
+		if want := []int{1, 3}[i]; res.err != nil || res.tests.passed != 3 || res.processes != want {
+			t.Errorf("%s: %d passed in %d processes, error %v; want 3 in %d", res.name, res.tests.passed, res.processes, res.err, want)
+		}
+	}
+	for _, res := range run("TestSkipsInShortMode") {
+		if res.err == nil || !strings.Contains(res.err.Error(), "the test was skipped: [left to scripts/test --full]") {
+			t.Errorf("%s returned the error %v; want one with the reason of the skip", res.name, res.err)
+		}
+	}
+	for _, res := range run("TestFails") {
+		if res.err == nil || len(res.tests.failed) != 2 { // the subtest and its test, once
+			t.Errorf("%s: %d failures, error %v; want 2, because it ends at the first failure", res.name, len(res.tests.failed), res.err)
+		}
+	}
+	if _, err := repetitions(nil, []suspect{{dir: "gone", test: "TestX"}}, 3); err == nil {
+		t.Error("a package without tests is not an error")
+	}
+}
+
+// A renamed test must be renamed in chance.tsv, too.
+func TestSuspects_NameExistingTests(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	suspects, err := readSuspects()
+	if err != nil || len(suspects) == 0 {
+		t.Fatalf("%d suspects, error %v", len(suspects), err)
+	}
+	for _, s := range suspects {
+		if err := exec.Command("grep", "-rqs", "--include=*_test.go", "func "+s.test+"(", s.dir).Run(); err != nil {
+			t.Errorf("%s has no test %s", s.dir, s.test)
+		}
 	}
 }
 
