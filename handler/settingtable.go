@@ -81,7 +81,7 @@ var hostRows = []settingRow{
 		},
 		Default: "`00:30:00`, on the Consumption plan `00:05:00`, at most `00:10:00`",
 		Get:     func(cfg *Config) any { return cfg.functionTimeoutText() },
-		Description: "how long the host lets an invocation run. Then it kills the program, and the engine in it. A function stops after " +
+		Description: "the longest time that the host lets an invocation run. Then it kills the program, and the engine in it. A function stops after " +
 			"its `handler.Timeout`, by default 30 minutes. It stops at the latest 10 seconds before this limit. If the limit is less than " +
 			"50 seconds, it stops at the latest after four fifths of the limit",
 	},
@@ -152,7 +152,7 @@ var hubRows = []settingRow{
 			}
 			return cmp.Or(cfg.Worker.UnknownFunctionTimeout, durable.DefaultUnknownFunctionTimeout)
 		},
-		Description: "how long an instance that has not started waits for a worker that has its function before it fails. Instances that have " +
+		Description: "the longest time that an instance that has not started waits for a worker that has its function. Then it fails. Instances that have " +
 			"started wait without limit; they can be terminated and suspended",
 	},
 	{
@@ -183,7 +183,7 @@ var hubRows = []settingRow{
 		}},
 		Default: "`00:00:30`",
 		Get:     func(cfg *Config) any { return cmp.Or(cfg.Worker.StallTimeout, durable.DefaultStallTimeout) },
-		Description: "how long an orchestrator may run without a durable call before the app abandons it. Such code waits for something other than a durable task, or computes without end. " +
+		Description: "the longest time that an orchestrator may run without a durable call. Then the app abandons it. Such code waits for something other than a durable task, or computes without end. " +
 			"The app holds the instance back until it is suspended and resumed or the app restarts. Not known to .NET",
 	},
 	{
@@ -285,7 +285,7 @@ var entityRows = []settingRow{
 			}
 		}},
 		Default: "30", Get: func(cfg *Config) any { return int(max(cfg.Worker.EntityReorderWindow, 0) / time.Minute) },
-		Description: "how long an entity in Azure Storage remembers received messages, to order and deduplicate them; 0 turns both off",
+		Description: "the time for which an entity in Azure Storage remembers received messages, to order and deduplicate them; 0 turns both off",
 	},
 	{
 		Path:    "rollbackEntityOperationsOnExceptions",
@@ -333,7 +333,7 @@ var httpRows = []settingRow{
 			cfg.Worker.HTTP.PollInterval = time.Duration(n) * time.Millisecond
 		}},
 		Default: "30000", Get: func(cfg *Config) any { return int(cfg.Worker.HTTP.PollInterval / time.Millisecond) },
-		Description: "how long `durable.CallHTTP` waits before it polls again if the response has no `Retry-After`",
+		Description: "the time for which `durable.CallHTTP` waits before it polls again if the response has no `Retry-After`",
 	},
 	{
 		Path: "httpSettings.crossOriginHeaders",

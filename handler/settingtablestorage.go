@@ -127,7 +127,7 @@ var storageRows = []settingRow{
 		Path: "storageProvider.controlQueueVisibilityTimeout", FlatName: "controlQueueVisibilityTimeout",
 		Values:  spanValue{Low: time.Minute, High: time.Hour, Set: func(cfg *Config, d time.Duration) { cfg.Storage.ControlQueueVisibilityTimeout = d }},
 		Default: "`00:05:00`", Get: func(cfg *Config) any { return cfg.Storage.ControlQueueVisibilityTimeout },
-		Description: "how long `hub copy` waits for messages that a worker, for example a crashed .NET worker, has hidden. The larger of this and " +
+		Description: "the longest time that `hub copy` waits for messages that a worker, for example a crashed .NET worker, has hidden. The larger of this and " +
 			"`workItemQueueVisibilityTimeout` applies. Workers of this app hide a message for 30 seconds at a time",
 	},
 	{
@@ -300,7 +300,7 @@ var partitionRows = []settingRow{
 		Path:    "storageProvider.jumpStartTimeout",
 		Values:  spanValue{Low: time.Second, High: 24 * time.Hour, Set: func(cfg *Config, d time.Duration) { cfg.Storage.JumpStart.Timeout = d }},
 		Default: "`00:10:00`", Get: func(cfg *Config) any { return cfg.Storage.JumpStart.Timeout },
-		Description: "how long a recorded start may take to arrive",
+		Description: "the longest time that a recorded start may take to arrive",
 	},
 	{
 		Path:    "storageProvider.jumpStartInterval",
