@@ -1,12 +1,14 @@
 package azurestorage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
@@ -91,15 +93,7 @@ func TestPurge_DeletesHistoriesLargerThanATransaction(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	runHub(t, h)
-	mustStart(t, h, "long", "e1", `1`)
-	item := mustNext(t, h)
-	var decided []history.Event
-	for i := range 330 {
-		decided = append(decided, &history.TimerCreated{Header: header(i)})
-	}
-	decided = append(decided, &history.ExecutionCompleted{Header: header(330), Status: history.Completed})
-	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages, decided...)})
-
+	endLong(t, h, "long", `1`)
 	// A shorter execution leaves rows of the longer one behind.
 	mustStart(t, h, "long", "e2", `2`)
 	commitEnd(t, mustNext(t, h), 0, `2`)
@@ -114,52 +108,109 @@ func TestPurge_DeletesHistoriesLargerThanATransaction(t *testing.T) {
 		t.Errorf("still stored: %q and possibly the instance row", rows)
 	}
 	mustStart(t, h, "long", "e3", `3`)
-	item = mustNext(t, h)
+	item := mustNext(t, h)
 	if item.Instance.ExecutionID != "e3" || len(item.History) > 0 {
 		t.Errorf("%v with %d events, want e3 without history", item.Instance, len(item.History))
 	}
 	commitEnd(t, item, 0, `3`)
 }
 
+// endLong runs an instance to its end whose history needs several transactions.
+func endLong(t testing.TB, h *TaskHub, id, input string) {
+	t.Helper()
+	mustStart(t, h, id, id+"-e", input)
+	item := mustNext(t, h)
+	var decided []history.Event
+	for i := range 330 {
+		decided = append(decided, &history.TimerCreated{Header: header(i)})
+	}
+	decided = append(decided, &history.ExecutionCompleted{Header: header(330), Status: history.Completed})
+	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages, decided...)})
+}
+
 // If a purge is interrupted, the instance row still exists, and another purge completes the work.
+// Until then the instance has ended: messages to it are discarded.
 func TestPurge_CanBeInterruptedAnywhere(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		cfg := testConfig(t)
-		h := openHub(t, cfg)
-		runHub(t, h)
-		completed := false
-		for n := int32(0); !completed; n++ {
-			id := fmt.Sprint("i", n)
-			endLarge(t, h, id)
-			var count atomic.Int32
-			cut := newCounter(t)
-			cut.Intercept = func(_ azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-				if count.Add(1) > n { // the process is dead
-					return azuritetest.ErrorResponse(nil, http.StatusForbidden, "Dead"), nil
-				}
-				return next()
+	endLong := func(t testing.TB, h *TaskHub, id string) { endLong(t, h, id, large) }
+	for name, end := range map[string]func(testing.TB, *TaskHub, string){"one transaction": endLarge, "several transactions": endLong} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) { mustTolerateInterruptedPurges(t, end) })
+		})
+	}
+}
+
+// mustTolerateInterruptedPurges interrupts the n-th request of a purge, for every n. end runs an instance
+// to its end.
+func mustTolerateInterruptedPurges(t *testing.T, end func(testing.TB, *TaskHub, string)) {
+	t.Helper()
+	cfg := testConfig(t)
+	h := openHub(t, cfg)
+	runHub(t, h)
+	completed := false
+	for n := int32(0); !completed; n++ {
+		id := fmt.Sprint("i", n)
+		end(t, h, id)
+		var count atomic.Int32
+		cut := newCounter(t)
+		cut.Intercept = func(_ azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+			if count.Add(1) > n { // the process is dead
+				return azuritetest.ErrorResponse(nil, http.StatusForbidden, "Dead"), nil
 			}
-			dyingCfg := cfg
-			dyingCfg.Transport = cut
-			dying := openHub(t, dyingCfg)
-			dying.resources.created.Store(true)
-			if completed = dying.Purge(t.Context(), id, nil) == nil; !completed {
-				if rows := storedRows(t, h.instances.RowTable, id); len(rows) != 1 {
-					t.Fatalf("interrupted after %d requests: %d instance rows, want 1", n, len(rows))
-				}
-				if err := h.Purge(t.Context(), id, nil); err != nil {
-					t.Fatal(err)
-				}
+			return next()
+		}
+		dyingCfg := cfg
+		dyingCfg.Transport = cut
+		dying := openHub(t, dyingCfg)
+		dying.resources.created.Store(true)
+		if completed = dying.Purge(t.Context(), id, nil) == nil; !completed {
+			if rows := storedRows(t, h.instances.RowTable, id); len(rows) != 1 {
+				t.Fatalf("interrupted after %d requests: %d instance rows, want 1", n, len(rows))
 			}
-			if left := leftOf(t, h, id); len(left) > 0 {
-				t.Errorf("interrupted after %d requests: still stored: %q", n, left)
+			mustDiscardEvent(t, h, id)
+			// .NET runs an execution again whose start is left without the sentinel.
+			keys, err := h.instances.Histories.Versions(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if n > 30 {
-				t.Fatal("the purge makes more than 30 requests")
+			if len(keys) > 0 && keys[len(keys)-1].RowKey != wire.SentinelRowKey && keys[0].RowKey < fmt.Sprintf("%016x", 2) {
+				t.Errorf("interrupted after %d requests: row %s is left without a sentinel", n, keys[0].RowKey)
+			}
+			if err := h.Purge(t.Context(), id, nil); err != nil {
+				t.Fatal(err)
 			}
 		}
-	})
+		if left := leftOf(t, h, id); len(left) > 0 {
+			t.Errorf("interrupted after %d requests: still stored: %q", n, left)
+		}
+		if n > 30 {
+			t.Fatal("the purge makes more than 30 requests")
+		}
+	}
+}
+
+// mustDiscardEvent sends an event for any execution to an ended instance, and waits until the worker
+// has discarded it.
+func mustDiscardEvent(t *testing.T, h *TaskHub, id string) {
+	t.Helper()
+	if err := h.Send(t.Context(), provider.TaskMessage{
+		Target: history.OrchestrationInstance{InstanceID: id},
+		Event:  &history.EventRaised{Header: header(history.NoEventID), Name: "late"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if item, err := h.NextOrchestration(ctx); err == nil {
+		t.Fatalf("%s was delivered to %s with a history of %d events", eventTypes(item.Messages), id, len(item.History))
+	}
+	if n := messageCount(t, h.controlQueues[0]); n != 0 {
+		t.Fatalf("%d messages are left, want 0", n)
+	}
+	if status := runtimeStatus(t, h, id); status != history.Completed {
+		t.Fatalf("the status of %s is %s, want Completed", id, status)
+	}
 }
 
 // A client reads an ended instance and purges it. The ID is started again before the n-th request

@@ -235,28 +235,30 @@ func (h *Histories) Versions(ctx context.Context, id string) ([]RowVersion, erro
 	return versions, err
 }
 
-// Remove deletes rows of an instance's history in transactions of the maximum size. The last rows,
-// including the sentinel, are deleted first: if the history was appended to or rewound, Remove deletes
-// nothing.
+// Remove deletes rows of an instance's history in transactions of the maximum size. The first transaction
+// deletes the first rows and the sentinel: if the history was appended to or rewound, Remove deletes
+// nothing. After an interruption no ExecutionStarted is left, so .NET discards messages to the instance
+// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs, IsExecutableInstance). With the start, it
+// would run the rest of the history again.
 func (h *Histories) Remove(ctx context.Context, id string, versions []RowVersion) error {
-	var batches [][]store.Operation
-	for chunk := range slices.Chunk(versions, store.MaxTransactionOperations) {
-		ops := make([]store.Operation, len(chunk))
-		for i, v := range chunk {
-			ops[i] = store.Operation{Method: http.MethodDelete, Entity: wire.Row{PartitionKey: wire.EscapeKey(id), RowKey: v.RowKey}, IfMatch: v.etag}
-		}
-		batches = append(batches, ops)
-	}
-	if len(batches) == 0 {
+	n := len(versions)
+	if n == 0 {
 		return nil
 	}
-	last := len(batches) - 1
-	if err := h.HistoryTable.RemoveAll(ctx, batches[last]); err != nil {
+	first := min(n-1, store.MaxTransactionOperations-1)
+	batches := [][]RowVersion{append(slices.Clone(versions[:first]), versions[n-1])} // the sentinel is the last row
+	batches = slices.AppendSeq(batches, slices.Chunk(versions[first:n-1], store.MaxTransactionOperations))
+	remove := func(ctx context.Context, _ int, batch []RowVersion) error {
+		ops := make([]store.Operation, len(batch))
+		for i, v := range batch {
+			ops[i] = store.Operation{Method: http.MethodDelete, Entity: wire.Row{PartitionKey: wire.EscapeKey(id), RowKey: v.RowKey}, IfMatch: v.etag}
+		}
+		return h.HistoryTable.RemoveAll(ctx, ops)
+	}
+	if err := remove(ctx, 0, batches[0]); err != nil {
 		return err
 	}
-	return store.ForEach(ctx, purgesAtOnce, batches[:last], func(ctx context.Context, _ int, ops []store.Operation) error {
-		return h.HistoryTable.RemoveAll(ctx, ops)
-	})
+	return store.ForEach(ctx, purgesAtOnce, batches[1:], remove)
 }
 
 // rewindEdits returns the changes to the rows of a rewound execution, in the order of the rows. Other

@@ -51,7 +51,10 @@ func (s *History) Unsent(instanceID string) ([]wire.Row, error) {
 
 // currentExecution selects the event rows of the wanted execution, or of the current execution if
 // wanted is empty. rows are all rows of an instance, ordered by key. Rows of an older and longer
-// execution may follow the current ones; they are leftovers and ignored.
+// execution may follow the current ones; they are leftovers and ignored. Without a sentinel all rows are
+// leftovers of an interrupted purge, because each transaction of a checkpoint writes the sentinel. .NET
+// runs such rows again (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// GetHistoryEventsAsync).
 func currentExecution(rows []*wire.HistoryRow, wanted string) ([]*wire.HistoryRow, History) {
 	stored := History{ExecutionID: wanted, Known: NewKnownEvents()}
 	var sentinel *wire.HistoryRow
@@ -60,20 +63,18 @@ func currentExecution(rows []*wire.HistoryRow, wanted string) ([]*wire.HistoryRo
 			sentinel = row
 		}
 	}
-	if sentinel != nil {
-		stored.ETag, stored.Current.ExecutionID = sentinel.ETag(), sentinel.ExecutionID
-		if sentinel.Columns != nil {
-			stored.Tracked.Column, stored.Current.First = sentinel.Columns.Tracking, sentinel.Columns.FirstExecutionID
-			stored.Batches = sentinel.Columns.EntityBatches
-		}
-	}
-	if len(rows) == 0 || wanted != "" && (sentinel == nil || sentinel.ExecutionID != wanted) {
+	if sentinel == nil {
 		return nil, stored
 	}
-	stored.ExecutionID = rows[0].ExecutionID
-	if sentinel != nil {
-		stored.ExecutionID = sentinel.ExecutionID
+	stored.ETag, stored.Current.ExecutionID = sentinel.ETag(), sentinel.ExecutionID
+	if sentinel.Columns != nil {
+		stored.Tracked.Column, stored.Current.First = sentinel.Columns.Tracking, sentinel.Columns.FirstExecutionID
+		stored.Batches = sentinel.Columns.EntityBatches
 	}
+	if wanted != "" && sentinel.ExecutionID != wanted {
+		return nil, stored
+	}
+	stored.ExecutionID = sentinel.ExecutionID
 	var current []*wire.HistoryRow
 	for _, row := range rows {
 		if row.ExecutionID != stored.ExecutionID {
