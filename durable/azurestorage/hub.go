@@ -271,15 +271,14 @@ func (r *resources) countPartitions(ctx context.Context) (int, error) {
 // checkIdle returns [provider.ErrHubBusy] if a worker owns a partition of the hub under any
 // partition manager.
 func (r *resources) checkIdle(ctx context.Context) error {
-	rows, err := leases.ReadRows(ctx, r.partitionsTable)
+	rows, err := r.leases.OwnedRows(ctx)
 	if err != nil && !store.IsNotFound(err) {
 		return err
 	}
-	for _, row := range rows {
-		if row.CurrentOwner != "" && row.ExpiresAt.After(time.Now()) {
-			return fmt.Errorf("%s: worker %s owns partition %s until %s: %w", r.cfg.TaskHub, row.CurrentOwner, row.Queue,
-				row.ExpiresAt.UTC().Format(time.TimeOnly), provider.ErrHubBusy)
-		}
+	if len(rows) > 0 {
+		row := rows[0]
+		return fmt.Errorf("%s: worker %s owns partition %s until %s: %w", r.cfg.TaskHub, row.CurrentOwner, row.Queue,
+			row.ExpiresAt.UTC().Format(time.TimeOnly), provider.ErrHubBusy)
 	}
 	blobs := store.NewContainer(r.services.Blobs, r.services.BlobEndpoint, r.names.LeaseContainer())
 	options := &container.ListBlobsFlatOptions{}

@@ -18,6 +18,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // fleet is a hub with several workers.
@@ -299,6 +300,30 @@ func TestPartitions_IgnoreTheClocksOfWorkers(t *testing.T) {
 		}
 		f.kill("one") // its leases expire in time although its clock was ahead
 		f.awaitShares(45*time.Second, "two", "three")
+	})
+}
+
+// The clock of the process that deletes the hub differs by twice the lease interval. Export and import
+// make the same check.
+func TestDelete_IgnoresTheClockOfItsProcess(t *testing.T) {
+	forManagers(t, func(f *fleet) {
+		deleteBy := func(ahead time.Duration) error {
+			admin, w := f.hub("admin", nil)
+			w.Skew(ahead)
+			return admin.Delete(f.Context(), false)
+		}
+		f.join("one", nil)
+		f.awaitShares(15*time.Second, "one")
+		for _, ahead := range []time.Duration{time.Minute, -time.Minute} {
+			if err := deleteBy(ahead); !errors.Is(err, provider.ErrHubBusy) {
+				f.Errorf("delete of a running hub with a clock that is %v ahead: %v, want ErrHubBusy", ahead, err)
+			}
+		}
+		f.kill("one")
+		time.Sleep(45 * time.Second) // its leases have expired
+		if err := deleteBy(-time.Minute); err != nil {
+			f.Errorf("delete of an idle hub with a clock that is a minute behind: %v", err)
+		}
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -109,11 +110,11 @@ func NewManager(w *Worker) Manager {
 func (w *Worker) ActiveKinds(ctx context.Context) (map[Kind]bool, error) {
 	active := map[Kind]bool{}
 	if w.Kind != TableRows {
-		owners, err := w.tableOwners(ctx)
+		rows, err := w.OwnedRows(ctx)
 		if err != nil && !store.IsNotFound(err) {
 			return nil, err
 		}
-		active[TableRows] = len(owners) > 0
+		active[TableRows] = len(rows) > 0
 	}
 	pages := w.Blobs.Client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{})
 	for pages.More() {
@@ -140,10 +141,14 @@ var kindOf = map[string]Kind{defaultLeases: LegacyBlobs, intentLeases: SafeBlobs
 
 // Owners returns the current owners of control queues, by queue.
 func (w *Worker) Owners(ctx context.Context) (map[string]string, error) {
-	if w.Kind == TableRows {
-		return w.tableOwners(ctx)
-	}
 	owners := map[string]string{}
+	if w.Kind == TableRows {
+		rows, err := w.OwnedRows(ctx)
+		for _, row := range rows {
+			owners[row.Queue] = row.CurrentOwner
+		}
+		return owners, err
+	}
 	leases, err := w.Leases(ctx, w.folders()[len(w.folders())-1])
 	for _, l := range leases {
 		if l.Leased && l.Owner != "" {
@@ -153,15 +158,13 @@ func (w *Worker) Owners(ctx context.Context) (map[string]string, error) {
 	return owners, err
 }
 
-func (w *Worker) tableOwners(ctx context.Context) (map[string]string, error) {
-	owners := map[string]string{}
+// OwnedRows returns the rows of the partitions table whose leases have not expired by the service's clock.
+func (w *Worker) OwnedRows(ctx context.Context) ([]wire.PartitionRow, error) {
 	rows, ahead, err := w.readRows(ctx)
-	for _, row := range rows {
-		if row.CurrentOwner != "" && row.ExpiresAt.After(w.Clock.Now().Wall.Add(ahead)) {
-			owners[row.Queue] = row.CurrentOwner
-		}
-	}
-	return owners, err
+	now := w.Clock.Now().Wall.Add(ahead)
+	return slices.DeleteFunc(rows, func(row wire.PartitionRow) bool {
+		return row.CurrentOwner == "" || !row.ExpiresAt.After(now)
+	}), err
 }
 
 // folders returns the blob folders of the worker's kind. The last folder names the owners of the
