@@ -88,12 +88,19 @@ func repaired(id string, row *wire.InstanceRow, stored instances.History) (*prov
 		return nil, nil
 	}
 	l := &instances.Instance{History: stored, Row: row}
-	state := &provider.InstanceState{Status: history.Running, Instance: history.OrchestrationInstance{InstanceID: id}}
+	unknown := provider.InstanceState{Status: history.Running, Instance: history.OrchestrationInstance{InstanceID: id}}
+	state := &unknown
 	if row != nil {
 		state = &row.State
 		renewed := state.Instance.ExecutionID != stored.ExecutionID
-		if len(past) == 0 || l.AwaitsStart() || renewed && state.Status.IsTerminal() {
+		if len(past) == 0 || l.AwaitsStart() {
 			return state, nil // the pending instance replaces the ended one
+		}
+		if renewed && state.Status.IsTerminal() {
+			if end := stored.Known.Ended; end != nil && state.LastUpdatedAt.After(end.Timestamp) {
+				return state, nil // .NET terminated the execution before it ran
+			}
+			*state = unknown // the history belongs to a child that reuses the ID of the ended instance
 		}
 		// A rewound instance waits for its next episode. Its row has an end time and was changed after
 		// the last event.
