@@ -43,6 +43,7 @@ type Partition struct {
 	sessions int           // dispatched and not released
 	idle     chan struct{}
 	drain    leases.DrainState
+	drains   int       // number of drains so far
 	leaves   time.Time // end of the drain
 }
 
@@ -189,6 +190,8 @@ func (p *Partition) BeginDrain(work context.Context, limit time.Duration) {
 		return
 	}
 	p.drain, p.leaves = leases.Draining, time.Now().Add(limit)
+	p.drains++
+	current := p.drains
 	p.mu.Unlock()
 	p.tasks.Go(func() {
 		p.StopReading(work)()
@@ -196,8 +199,10 @@ func (p *Partition) BeginDrain(work context.Context, limit time.Duration) {
 			p.inbox.Log.Warn("partition released with sessions in progress", "partition", p.queue.Name, "after", limit)
 		}
 		p.mu.Lock()
-		p.drain = leases.Drained
-		p.mu.Unlock()
+		defer p.mu.Unlock()
+		if p.drain == leases.Draining && p.drains == current { // this worker has not acquired the partition again
+			p.drain = leases.Drained
+		}
 	})
 }
 

@@ -2,10 +2,13 @@ package inbound
 
 import (
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/monitor"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
@@ -41,6 +44,49 @@ func TestPartition_IsNotReadWhenItsLeaseHasEndedByOneClock(t *testing.T) {
 			if got := p.LeaseEnd(); got != time.Now().Add(tt.left) {
 				t.Errorf("%s: the lease ends in %v, want %v", tt.name, time.Until(got), tt.left)
 			}
+		})
+	}
+}
+
+// A table outage may end the lease during a drain. If this worker acquires the partition again, the
+// sessions of the drain end while the queue is read.
+func TestPartition_IsNotDrainedByAnEarlierDrain(t *testing.T) {
+	t.Parallel()
+	for name, drains := range map[string]int{"while the queue is read": 1, "during the next drain": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := emptyInbox()
+				b.Clock, b.instances = &clocks.Clock{}, instances.New(instances.Config{})
+				p := NewPartitions(b, []*store.Queue{{Name: "q"}}, Polling{}, store.NewNudge(), &sync.WaitGroup{})[0]
+				lease := func(left time.Duration) clocks.Moment { return b.Clock.Now().Add(left) }
+				p.reading, p.until = &Reading{cancel: func() {}}, lease(time.Minute)
+				if !p.startSession() {
+					t.Fatal("the partition has no session")
+				}
+				want := leases.NotDraining
+				for n := range drains {
+					limit := time.Duration(n+1) * time.Minute
+					p.BeginDrain(t.Context(), limit)
+					synctest.Wait()
+					if got := p.DrainState(); got != leases.Draining {
+						t.Fatalf("drain %d with a session: %v, want %v", n, got, leases.Draining)
+					}
+					if n == 0 {
+						p.StartReading(t.Context(), lease(0)) // without a lease it does not receive
+					} else {
+						want = leases.Draining
+					}
+				}
+				time.Sleep(time.Minute) // the limit of the first drain
+				synctest.Wait()
+				if got := p.DrainState(); got != want {
+					t.Errorf("after the first drain: %v, want %v", got, want)
+				}
+				p.StopReading(t.Context())()
+				p.endSession()
+				p.tasks.Wait()
+			})
 		})
 	}
 }
