@@ -1,6 +1,7 @@
 package partitionlog_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -99,6 +101,53 @@ func (s *simulated) wantUnreadable(who string, h *partitionlog.Hub, id string) {
 			}
 		}
 	}
+}
+
+// The base files of a running partition vanish. Mail for an instance in them does not stop the mail
+// behind it, and the owner reports the instance as unreadable.
+func TestHub_ReceivesMailWhileBaseFilesAreMissing(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		one := partitionlog.Config{PartitionCount: 1}
+		h, _ := s.openWith("w", one)
+		for n := range 3000 {
+			if err := startHello(s.Context(), h, fmt.Sprintf("i%04d", n)); err != nil {
+				s.Fatal(err)
+			}
+		}
+		if err := errors.Join(h.FlushBase(s.Context(), 0), h.Close()); err != nil {
+			s.Fatal(err)
+		}
+		h, _ = s.openWith("owner", one)
+		ctx, cancel := context.WithCancel(s.Context())
+		ended := make(chan error)
+		go func() { ended <- h.Run(ctx) }()
+		time.Sleep(10 * time.Second) // until the worker owns the partition
+		s.vanish(func(name string) bool { return strings.HasPrefix(name, "p00/base-") })
+		client, _ := s.openWith("client", one)
+		end := provider.TaskMessage{
+			Event:  &history.ExecutionTerminated{Header: history.NewHeader(time.Now())},
+			Target: history.OrchestrationInstance{InstanceID: "i1500"},
+		}
+		if err := client.Send(s.Context(), end); err != nil {
+			s.Error(err)
+		}
+		if err := startHello(s.Context(), client, "j"); !errors.As(err, new(*partitionlog.UncertainError)) {
+			s.Errorf("a start by a client that cannot read the answer: %v; want an UncertainError", err)
+		}
+		time.Sleep(time.Minute)
+		s.wantBlocked(h, "[]", false)
+		if _, err := h.Instance(s.Context(), "j", provider.Fetch{}); err != nil {
+			s.Errorf("the started instance: %v", err)
+		}
+		s.wantUnreadable("owner", h, "i1500")
+		if _, err := client.Instance(s.Context(), "i1500", provider.Fetch{}); !errors.As(err, new(*partitionlog.UnreadableError)) {
+			s.Errorf("the instance of a client: %v; want an UnreadableError", err)
+		}
+		cancel()
+		if err := errors.Join(<-ended, h.Close(), client.Close()); err != nil {
+			s.Error(err)
+		}
+	})
 }
 
 // If the process loses the partition during a start, the error says that the start may have

@@ -8,8 +8,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
 )
 
-// UnreadableError is the error of a request that needs records in a damaged part of a partition's
-// base. The other records of the partition are readable.
+// UnreadableError is the error of a request that needs records in a damaged or missing part of a
+// partition's base. The other records of the partition are readable.
 type UnreadableError struct {
 	Partition int
 	Cause     error // names the range of the records and the base file
@@ -23,9 +23,9 @@ func (e *UnreadableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnreadableError) Unwrap() error { return e.Cause }
 
-// unreadable converts errors of damaged records to an *[UnreadableError].
+// unreadable converts errors of damaged or missing records to an *[UnreadableError].
 func (s *partitionHandle) unreadable(err error) error {
-	if partition.IsDamage(err) || errors.As(err, new(*runs.DamageError)) {
+	if partition.IsDamage(err) || errors.As(err, new(*runs.DamageError)) || errors.Is(err, runs.ErrGone) {
 		return &UnreadableError{s.number, err}
 	}
 	return err

@@ -457,3 +457,42 @@ func TestBase_ScansPastDamage(t *testing.T) {
 		t.Errorf("%d damaged blocks and %d damaged tails lost some of %d records; want some of both", blocks, tails, all)
 	}
 }
+
+// The owner of a base reads past a missing file as past a damaged one. For other readers, only their
+// manifest may be too old.
+func TestBase_ReportsAMissingFileAsDamageToItsOwner(t *testing.T) {
+	t.Parallel()
+	s := written(t)
+	for _, name := range s.Names() {
+		other := &stage{TB: t, manifest: s.manifest, truth: s.truth, random: s.random}
+		other.files = &memoryFiles{files: maps.Clone(s.files.files), calls: map[string]int{}, bytes: map[string]int{}}
+		delete(other.files.files, name)
+		other.open()
+		err := other.View(func(r logstore.Reader) error {
+			lost, err := other.scanPast(r, s.truth[s.last])
+			if err == nil && lost == 0 {
+				err = errors.New("no record was in an unreadable range")
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("the owner, without %s: %v", name, err)
+		}
+		err = other.View(func(r logstore.Reader) error { return s.hasAll(r, s.truth[s.last]) })
+		if !errors.As(err, new(*logstore.RangeError)) || !errors.As(err, new(*DamageError)) || !errors.Is(err, ErrGone) {
+			t.Errorf("the owner, without %s: %v; want a RangeError of a DamageError that wraps ErrGone", name, err)
+		}
+		_ = other.Close() // it was only read
+		cfg := other.config()
+		cfg.Commit = nil
+		reader, err := Open(t.Context(), cfg, s.manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = reader.View(func(r logstore.Reader) error { return s.hasAll(r, s.truth[s.last]) })
+		if !errors.Is(err, ErrGone) || errors.As(err, new(*DamageError)) {
+			t.Errorf("another reader, without %s: %v; want ErrGone without damage", name, err)
+		}
+		_ = reader.Close() // it was only read
+	}
+}

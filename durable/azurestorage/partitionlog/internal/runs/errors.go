@@ -9,7 +9,7 @@ import (
 
 var (
 	// ErrGone is the error of a file that does not exist. A reader that gets it needs a newer
-	// manifest ([Base.Rebase]).
+	// manifest ([Base.Rebase]). For a base with [Config.Commit], it is the cause of a [DamageError].
 	ErrGone = errors.New("file does not exist")
 
 	errChecksum = errors.New("checksum does not match")
@@ -17,7 +17,8 @@ var (
 	errForm     = errors.New("content is malformed")
 )
 
-// DamageError reports a file whose content is not valid.
+// DamageError reports a file whose content is not valid, or a file of the current manifest that does
+// not exist.
 type DamageError struct {
 	File   string
 	Offset int64 // of the invalid part, in bytes

@@ -18,12 +18,15 @@ import (
 // block.
 const readAhead = 1 << 20
 
-// read reads a part of a file.
+// read reads a part of a file. Only the base that commits manifests knows that a missing file is
+// damage. For other readers, the manifest may be too old.
 func (b *Base) read(ctx context.Context, f *file, offset uint64, p []byte) error {
 	err := b.cfg.Files.ReadAt(ctx, f.name, int64(offset), p)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return &DamageError{f.name, int64(offset), errShort}
+	case errors.Is(err, ErrGone) && b.cfg.Commit != nil:
+		return &DamageError{f.name, int64(offset), err}
 	case err != nil:
 		return fmt.Errorf("read base file %s at %d: %w", f.name, offset, err)
 	}
@@ -113,6 +116,9 @@ func (b *Base) Damage(ctx context.Context) (all []*DamageError, err error) {
 // damageOf returns the damaged parts of a file.
 func (b *Base) damageOf(ctx context.Context, f *file) (all []*DamageError, err error) {
 	t, err := b.tailOf(f)
+	if errors.Is(err, ErrGone) {
+		return nil, err
+	}
 	if damage, is := errors.AsType[*DamageError](err); is {
 		return []*DamageError{damage}, nil // only the tail says where the blocks are
 	}
