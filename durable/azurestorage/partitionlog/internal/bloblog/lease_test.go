@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,6 +110,47 @@ func TestOpen_LeavesNoLeaseWhenItIsCanceled(t *testing.T) {
 	if requests < 4 {
 		t.Errorf("Open made %d requests, want at least 4", requests)
 	}
+}
+
+// Each opening appends to the log, also if no group follows. A full blob is continued, also by an owner
+// that finds it full, and no group gets lost.
+func TestOpen_ContinuesAFullBlob(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
+		appendGroups(t, l, 1, 3)
+		const openings = 100
+		for n := uint64(2); n <= openings; n++ {
+			if err := l.Close(false); err != nil {
+				t.Fatal(err)
+			}
+			var r *Recovered
+			l, r = open(t, cfg)
+			wantGroups(t, r.Groups, 1, 3)
+			if r.OpenCount != n || r.CrashCount != 0 {
+				t.Fatalf("opened %d times, %d crashes; want %d and none", r.OpenCount, r.CrashCount, n)
+			}
+			if leased := slices.DeleteFunc(w.account.Blobs(), func(b azsim.Blob) bool { return b.LeaseID == "" }); len(leased) != 1 {
+				t.Fatalf("%d blobs are leased after opening %d, want the current one", len(leased), n)
+			}
+		}
+		appends := map[string]int{}
+		for _, e := range w.account.Log() {
+			if e.Operation == "AppendBlock" {
+				appends[e.Path]++
+			}
+		}
+		for path, n := range appends {
+			if n > cfg.MaxBlocks+4 {
+				t.Errorf("%d appends to %s; want at most %d, and those that close and seal it", n, path, cfg.MaxBlocks)
+			}
+		}
+		if len(appends) < 2*openings/(cfg.MaxBlocks+4) {
+			t.Errorf("appends to %d blobs: %v", len(appends), appends)
+		}
+		appendGroups(t, l, 4, 6)
+		if err := l.Close(false); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestLog_RenewalsKeepAnIdleLog(t *testing.T) {

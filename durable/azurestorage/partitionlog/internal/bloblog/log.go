@@ -105,7 +105,7 @@ func (l *Log) findAndAcquire(ctx context.Context) (*Recovered, error) {
 	l.renewal.Go(l.renew) // reading the log can take longer than the lease lasts
 	r, err := l.recover(ctx, own, all)
 	if err != nil {
-		l.releaseLease(ctx, own)
+		l.releaseLease(ctx, l.current)
 		return nil, err
 	}
 	return r, nil
@@ -140,10 +140,15 @@ func (l *Log) recover(ctx context.Context, own *ownBlob, all []chain.Link) (_ *R
 			return nil, err
 		}
 	}
+	if own.blocks >= l.cfg.MaxBlocks { // owners that append no group also fill a blob
+		if err := l.rollOver(); err != nil {
+			return nil, err
+		}
+	}
 	l.history.open()
 	r.OpenCount, r.CrashCount = l.history.opens, l.history.crashes
 	opened := numbered(kindOpened, l.history.opens, func(c *logstore.Coder) { c.Uint(&l.history.crashes) })
-	return r, l.appendTo(own, opened)
+	return r, l.appendTo(l.current, opened)
 }
 
 func (l *Log) ownBlob(link chain.Link) *ownBlob {
