@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,6 +63,37 @@ func TestHub_ReportsPartitionsThatItCannotOpen(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		s.wantBlocked(h, "[0 notOpened 1 notOpened 2 notOpened 3 notOpened]", true)
 		stop()
+	})
+}
+
+// A worker tries to open a damaged partition every ten seconds, because each attempt reads the whole log and
+// appends to it. It continues when the blobs are restored.
+func TestHub_RetriesADamagedPartitionAtIntervals(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		s.filled()
+		isBase := func(name string) bool { return strings.HasPrefix(name, "p01/base-") }
+		base := slices.DeleteFunc(s.account.Blobs(), func(b azsim.Blob) bool { return !isBase(b.Name) })
+		s.vanish(isBase)
+		before := len(s.account.Log())
+		h, _ := s.open("next")
+		stop := s.work(h)
+		defer stop()
+		time.Sleep(10 * time.Minute)
+		s.wantBlocked(h, "[1 notOpened]", false)
+		appends := 0
+		for _, e := range s.account.Log()[before:] {
+			if e.Operation == "AppendBlock" && strings.Contains(e.Path, "/p01/log-") {
+				appends++
+			}
+		}
+		if appends < 100 || appends > 122 {
+			s.Errorf("the worker appended %d times to the log in ten minutes; want twice per ten seconds", appends)
+		}
+		for _, b := range base {
+			s.put(b.Name, string(b.Content))
+		}
+		time.Sleep(11 * time.Second)
+		s.wantBlocked(h, "[]", false)
 	})
 }
 

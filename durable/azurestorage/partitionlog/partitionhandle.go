@@ -33,6 +33,11 @@ type partitionHandle struct {
 
 	leaving atomic.Bool // a worker is releasing the partition
 
+	// damage is the error of the last attempt to open the partition, if blobs were damaged or missing.
+	// acquireAll uses it.
+	damage    error
+	damagedAt time.Time
+
 	// announced is the time of this process's last mail that the owner finds soon: the bell announced
 	// it, or it followed such mail within ringAfter.
 	announced atomic.Pointer[time.Time]

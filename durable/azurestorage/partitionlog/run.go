@@ -139,6 +139,10 @@ func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *r
 	return want > 0
 }
 
+// damageRetryInterval is the time between attempts to open a partition whose blobs are damaged or
+// missing. Each attempt reads the whole log and appends to it.
+const damageRetryInterval = 10 * time.Second
+
 // acquireAll acquires the given partitions that have no owner and returns their number. It adds the
 // errors of partitions that cannot be opened to failed.
 func (h *Hub) acquireAll(ctx context.Context, some []int, failed map[int]error) (taken int) {
@@ -146,9 +150,16 @@ func (h *Hub) acquireAll(ctx context.Context, some []int, failed map[int]error) 
 	var all sync.WaitGroup
 	for _, n := range some {
 		all.Go(func() {
-			o, err := h.partitions[n].acquire(ctx)
-			if err == nil {
-				o.serve(ctx)
+			s := h.partitions[n]
+			err := s.damage
+			if err == nil || time.Since(s.damagedAt) >= damageRetryInterval {
+				var o *owner
+				if o, err = s.acquire(ctx); err == nil {
+					o.serve(ctx)
+				}
+				if s.damage = nil; isDamage(err) || errors.As(err, new(*UnreadableError)) {
+					s.damage, s.damagedAt = err, time.Now()
+				}
 			}
 			mu.Lock()
 			defer mu.Unlock()
