@@ -14,7 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// hold acquires all partitions, receives all their mail, delivers their outgoing messages, and calls
+// hold acquires all partitions, delivers their outgoing messages, receives all their mail, and calls
 // f. It releases the partitions when f returns. It fails with [provider.ErrHubBusy] if a worker is running or another process owns
 // a partition.
 func (h *Hub) hold(ctx context.Context, f func([]*owner) error) error {
@@ -40,13 +40,13 @@ func (h *Hub) hold(ctx context.Context, f func([]*owner) error) error {
 		}
 		all = append(all, o)
 	}
-	for _, o := range all {
-		if err := o.drainSince(ctx, h.moment()); err != nil {
+	for _, o := range all { // until it is deleted, a delivered message is in two partitions
+		if err := o.awaitSent(ctx); err != nil {
 			return err
 		}
 	}
-	for _, o := range all { // until it is deleted, a delivered message is in two partitions
-		if err := o.awaitSent(ctx); err != nil {
+	for _, o := range all { // received mail adds no outgoing messages, because no worker runs
+		if err := o.drainSince(ctx, h.moment()); err != nil {
 			return err
 		}
 	}

@@ -97,6 +97,19 @@ func (h *Hub) SendDirectly(ctx context.Context, msg provider.TaskMessage) error 
 	return h.Send(ctx, msg)
 }
 
+// SendFrom acquires a partition and makes it send a message to an instance of another partition. It
+// returns before the message is delivered.
+func (h *Hub) SendFrom(ctx context.Context, number int, msg provider.TaskMessage) error {
+	if err := h.ensure(ctx); err != nil {
+		return err
+	}
+	o, err := h.partitions[number].acquire(ctx)
+	if err == nil {
+		err = o.Partition.Send(ctx, msg)
+	}
+	return err
+}
+
 // MailThenDirect makes partition 0 send a message to partition 1 by mail, and then a direct one
 // before the mailbox is polled. It returns how many messages partition 1 has received.
 func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {

@@ -1,9 +1,15 @@
 package partitionlog_test
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -34,5 +40,70 @@ func TestHub_IsNotExactAfterAnImport(t *testing.T) {
 			s.Error("a hub that another process has filled is exact; want not exact")
 		}
 		stop()
+	})
+}
+
+// messages is a hub that counts the exported messages.
+type messages int
+
+func (*messages) Instance(context.Context, *provider.InstanceState, []history.Event) error {
+	return nil
+}
+func (*messages) Activity(context.Context, provider.TaskMessage) error { return nil }
+
+func (m *messages) Message(context.Context, provider.TaskMessage) error {
+	*m++
+	return nil
+}
+
+// A partition stopped with a large message for another one in its outbox. An export delivers the message
+// and waits until the other partition has downloaded it.
+func TestExport_ContainsAMessageOnItsWayToAnotherPartition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &simulated{T: t, account: azsim.New(azsim.Config{
+			Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond,
+			Bandwidth: func(r azsim.Request) int {
+				if strings.Contains(r.Path, "/letter-") {
+					return 250_000
+				}
+				return 0
+			},
+			Decide: func(r azsim.Request) azsim.Fault {
+				if r.Worker == "w" && strings.Contains(r.Path, "/p01/mail-") {
+					return azsim.FailBefore
+				}
+				return azsim.None
+			},
+		})}
+		defer s.account.End()
+		operator, _ := s.open("operator")
+		id := ""
+		for n := 0; id == ""; n++ {
+			place, err := operator.QueuePosition(s.Context(), fmt.Sprint("i", n))
+			if err != nil {
+				s.Fatal(err)
+			}
+			if place.Partition == 1 {
+				id = fmt.Sprint("i", n)
+			}
+		}
+		msg := event(id)
+		msg.Event.(*history.EventRaised).Input = new(strings.Repeat("x", 9<<20))
+		w, _ := s.open("w")
+		if err := w.SendFrom(s.Context(), 0, msg); err != nil {
+			s.Fatal(err)
+		}
+		_ = w.Close() // the partition could not deliver its message
+		var exported messages
+		if err := operator.Export(s.Context(), &exported, provider.ExportOptions{}); err != nil {
+			s.Fatal(err)
+		}
+		if exported != 1 {
+			s.Errorf("the export has %d messages; want the one from the outbox", exported)
+		}
+		if err := operator.Close(); err != nil {
+			s.Error(err)
+		}
 	})
 }
