@@ -14,9 +14,34 @@ import (
 // inbox is a transaction that processes mail.
 type inbox struct{ *txn }
 
-// receive carries out the requests of m that are new. Only the writer's goroutine uses
-// senders; it updates them when the transaction is durable.
-func (t inbox) receive(m *Mail) error {
+// receiveAll carries out the new requests of mail, and stores position, unless it is nil. If refusal is
+// not nil, it refuses the requests instead.
+func (t inbox) receiveAll(all []*Mail, position []byte, refusal error) error {
+	for _, m := range all {
+		if err := t.receive(m, refusal); err != nil {
+			return err
+		}
+	}
+	if position != nil {
+		t.Put(mailTable, []byte(positionKey), position)
+		t.AfterCommit(func() { t.p.position = position })
+	}
+	return nil
+}
+
+// split returns mail with one request each.
+func split(all []*Mail) (one [][]*Mail) {
+	for _, m := range all {
+		for _, r := range m.Requests {
+			one = append(one, []*Mail{{Sender: m.Sender, Answered: m.Answered, Requests: []Request{r}}})
+		}
+	}
+	return one
+}
+
+// receive carries out the requests of m that are new, or refuses them if refusal is not nil. Only the
+// writer's goroutine uses senders; it updates them when the transaction is durable.
+func (t inbox) receive(m *Mail, refusal error) error {
 	from := t.p.senders[m.Sender]
 	now := cmp.Or(t.received[m.Sender], from, &senderState{})
 	next := &senderState{at: time.Now(), last: now.last, answered: slices.Clone(now.answered)}
@@ -26,12 +51,15 @@ func (t inbox) receive(m *Mail) error {
 		}
 		next.last = r.Number
 		if r.Kind == RequestMessage {
-			if err := t.deliver(r.Message); err != nil {
+			if err := t.deliver(m.Sender, r.Message, refusal); err != nil {
 				return err
 			}
 			continue
 		}
-		err := t.carryOut(r)
+		err := refusal
+		if err == nil {
+			err = t.carryOut(r)
+		}
 		if !logstore.IsRefused(err) && err != nil && !IsDamage(err) {
 			return err
 		}
@@ -59,12 +87,18 @@ func (t inbox) receive(m *Mail) error {
 	return nil
 }
 
-// deliver stores a message. If this program cannot decode it, deliver fails: the message and
-// all later mail stay in the mailbox until a newer program reads them.
-func (t inbox) deliver(record []byte) error {
+// deliver stores a message, or logs it as lost if refusal is not nil. If this program cannot decode it,
+// deliver fails: the message and all later mail stay in the mailbox until a newer program reads them.
+func (t inbox) deliver(sender string, record []byte, refusal error) error {
 	msg, err := decodeMessage(record)
 	if err != nil {
 		return err
+	}
+	if refusal != nil {
+		t.AfterCommit(func() {
+			t.p.cfg.Logger.Error("a message is lost: the partition cannot store it", "sender", sender, "instanceId", msg.Target.InstanceID, "kind", msg.Event.Type(), "bytes", len(record), "error", refusal)
+		})
+		return nil
 	}
 	if err = t.send(record, msg); IsDamage(err) {
 		t.addMessage(record, msg) // the instance's record is damaged: keep the message until it can be read

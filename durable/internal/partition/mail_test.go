@@ -1,8 +1,11 @@
 package partition
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -252,6 +255,58 @@ func TestMail_KeepsMessagesThatItCannotDecode(t *testing.T) {
 	}
 }
 
+// Requests whose effects are too large for one group are received one by one. A request that is too large
+// alone is refused, and does not stop the mail behind it.
+func TestMail_RefusesOnlyARequestThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	const most = 10_000
+	client := ClientSender("c")
+	for name, tt := range map[string]struct {
+		sizes   []int // of the inputs
+		start   int   // index of a start in sizes; the others are events
+		want    int   // stored messages
+		refused bool  // the start
+	}{
+		"together too large":     {sizes: []int{6000, 10, 6000}, start: 1, want: 3},
+		"a start is too large":   {sizes: []int{10, 6000, 10}, start: 1, want: 2, refused: true},
+		"a message is too large": {sizes: []int{10, 10, 12_000, 10}, start: 0, want: 3},
+	} {
+		text := new(bytes.Buffer)
+		cfg := rigConfig()
+		cfg.Owns, cfg.Post, cfg.Logger = func(string) bool { return true }, func(Outgoing) {}, slog.New(slog.NewTextHandler(text, nil))
+		r := openRigWith(t, diskOf(MailTables), cfg)
+		m := &Mail{Sender: client}
+		for i, size := range tt.sizes {
+			target := history.OrchestrationInstance{InstanceID: fmt.Sprint(name, i), ExecutionID: "e"}
+			input := new(strings.Repeat("x", size))
+			msg := provider.TaskMessage{Event: &history.EventRaised{Name: "E", Input: input}, Target: target}
+			kind := RequestMessage
+			if i == tt.start {
+				msg.Event, kind = &history.ExecutionStarted{Name: "O", Input: input, Instance: target}, RequestStart
+			}
+			record, err := EncodeMessage(msg)
+			r.Must(err)
+			m.Requests = append(m.Requests, Request{Number: uint64(i + 1), Kind: kind, Message: record})
+		}
+		r.disk.most.Store(most)
+		r.Must(r.Receive(t.Context(), []*Mail{r.decoded(m)}, []byte("there")))
+		if messages, _, err := r.Pending(); err != nil || messages != tt.want {
+			t.Errorf("%s: %d messages are stored (%v); want %d", name, messages, err, tt.want)
+		}
+		answered, err := r.Answer(client, uint64(tt.start+1))
+		if !answered || (err != nil) != tt.refused || tt.refused && !strings.Contains(err.Error(), logstore.ErrTooLarge.Error()) {
+			t.Errorf("%s: answered %t: %v; want refused %t", name, answered, err, tt.refused)
+		}
+		if last, err := r.Received(client); err != nil || last != uint64(len(tt.sizes)) || string(r.Position()) != "there" {
+			t.Errorf("%s: received up to %d, %v, position %q; want all", name, last, err, r.Position())
+		}
+		lost := strings.Contains(text.String(), `level=ERROR msg="a message is lost`) && strings.Contains(text.String(), `instanceId="a message is too large2"`)
+		if lost != (name == "a message is too large") {
+			t.Errorf("%s: the log is %q", name, text)
+		}
+	}
+}
+
 // A message for an instance with a damaged record is kept with it.
 func TestMail_KeepsMessagesForADamagedInstance(t *testing.T) {
 	t.Parallel()
@@ -283,7 +338,7 @@ func TestForgetClients_KeepsPartitionsAndRecentClients(t *testing.T) {
 		r.senders[sender].at = time.Now().Add(-25 * time.Hour)
 	}
 	r.Must(r.writer.Do(t.Context(), func(t *txn) error {
-		err := inbox{t}.receive(mail(back, 2))
+		err := inbox{t}.receive(mail(back, 2), nil)
 		inbox{t}.removeIdleClients()
 		return err
 	}))

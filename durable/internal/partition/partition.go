@@ -360,21 +360,27 @@ func (p *Partition) Sent(all []Outgoing) {
 	}))
 }
 
-// Receive carries out the requests of mail in one transaction, and stores position, unless it
-// is nil. Requests that were received earlier have no effect.
+// Receive carries out the requests of mail, and stores position, unless it is nil. Requests that were
+// received earlier have no effect. Receive uses one transaction. If that is too large for the log,
+// each request has its own, and Receive refuses a request that is still too large.
 func (p *Partition) Receive(ctx context.Context, all []*Mail, position []byte) error {
-	return p.writer.Do(ctx, func(t *txn) error {
-		for _, m := range all {
-			if err := (inbox{t}).receive(m); err != nil {
-				return err
-			}
+	receive := func(all []*Mail, position []byte, refusal error) error {
+		return p.writer.Do(ctx, func(t *txn) error { return inbox{t}.receiveAll(all, position, refusal) })
+	}
+	err := receive(all, position, nil)
+	if !errors.Is(err, logstore.ErrTooLarge) {
+		return err
+	}
+	for _, m := range split(all) {
+		err := receive(m, nil, nil)
+		if errors.Is(err, logstore.ErrTooLarge) {
+			err = receive(m, nil, logstore.Refuse(err))
 		}
-		if position != nil {
-			t.Put(mailTable, []byte(positionKey), position)
-			t.AfterCommit(func() { p.position = position })
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return receive(nil, position, nil)
 }
 
 // SetImported records permanently that data was imported into this partition of a hub.

@@ -28,6 +28,7 @@ type rig struct {
 type disk struct {
 	tables         logstore.Tables
 	off            atomic.Bool     // Append fails
+	most           atomic.Int64    // the maximum size of a group, in bytes; 0 for none
 	kept           *logstore.Layer // the appended changes; used by the writer
 	put            map[string]bool // the keys of transient tables that were put; used by the writer
 	opens, crashes uint64
@@ -55,6 +56,9 @@ func (d *disk) copy() *disk {
 func (d *disk) Append(number uint64, changes logstore.Parts) error {
 	if d.off.Load() {
 		return errors.New("the disk is off")
+	}
+	if most := d.most.Load(); most > 0 && int64(changes.Size()) > most {
+		return logstore.ErrTooLarge
 	}
 	if err := d.checkTransient(number, bytes.Join(changes, nil)); err != nil {
 		return err
