@@ -97,6 +97,9 @@ func (h *Hub) SendDirectly(ctx context.Context, msg provider.TaskMessage) error 
 	return h.Send(ctx, msg)
 }
 
+// LimitMessages replaces the maximum size of a message.
+func (h *Hub) LimitMessages(bytes int) { h.maxMessage = bytes }
+
 // SendFrom acquires a partition and makes it send a message to an instance of another partition. It
 // returns before the message is delivered.
 func (h *Hub) SendFrom(ctx context.Context, number int, msg provider.TaskMessage) error {

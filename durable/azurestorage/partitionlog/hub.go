@@ -44,6 +44,7 @@ type Hub struct {
 	id         string
 	chains     creation
 	partitions []*partitionHandle
+	maxMessage int // see the constant
 
 	steps atomic.Pointer[func() provider.QueueLoad] // see [Hub.ObserveSteps]; nil without a worker
 	worker
@@ -116,7 +117,7 @@ func Open(connection azurestorage.Connection, cfg Config) (*Hub, error) {
 		cfg: cfg, log: cfg.Logger.With("taskHub", cfg.TaskHub), meter: meter, usage: clients.Usage,
 		blobs: container(clients.Bounded, names.PartitionLogContainer()), leases: container(clients.Urgent, names.PartitionLogContainer()), queues: container(clients.Urgent, names.AppLeaseContainer()),
 		cache: runs.NewCache(32<<20, 32<<20), sender: partition.ClientSender(uuid.NewString()),
-		creation: make(chan struct{}, 1), worker: newWorker(),
+		creation: make(chan struct{}, 1), worker: newWorker(), maxMessage: maxMessage,
 	}
 	h.life, h.end = context.WithCancelCause(context.Background())
 	for n := range cfg.PartitionCount {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
@@ -112,6 +113,10 @@ func (c *clientMail) isBusy() bool {
 // maxMail is the maximum size of the messages in one mail, in bytes. A single larger message is
 // sent alone.
 const maxMail = 1 << 20
+
+// maxMessage is the maximum size of a message in the mail of a client, in bytes. A larger one does not fit
+// into a group of the receiver's log, which also has smaller records.
+const maxMessage = bloblog.MaxGroup - 1<<20
 
 // nextMail splits the items for the next mail off a list.
 func nextMail[T any](all []T, message func(T) []byte) (next, rest []T) {

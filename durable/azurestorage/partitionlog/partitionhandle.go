@@ -191,6 +191,9 @@ func (s *partitionHandle) request(ctx context.Context, r partition.Request, msg 
 		if err != nil {
 			return err
 		}
+		if len(record) > s.hub.maxMessage {
+			return fmt.Errorf("send message to instance %s: %w: it has %d bytes; want at most %d", msg.Target.InstanceID, logstore.ErrTooLarge, len(record), s.hub.maxMessage)
+		}
 		r.Message = record
 	}
 	number, err := s.mail.send(ctx, r)

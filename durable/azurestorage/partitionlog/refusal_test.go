@@ -13,7 +13,10 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/boundary"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
 )
 
 // A client's request fails when the account refuses access. If an earlier attempt may have arrived,
@@ -57,6 +60,34 @@ func TestMail_FailsOnRefusedAccessUnlessAnAttemptIsUncertain(t *testing.T) {
 		if took := time.Since(began); err != nil || took < time.Minute {
 			s.Errorf("after %v: %v; want success once the account grants access again", took, err)
 		}
+		if err := client.Close(); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+// A client's message that its receiver cannot store is refused, because a message in the mailbox has no
+// answer.
+func TestMail_RefusesAMessageThatIsTooLarge(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		h, _ := s.open("w")
+		stop := s.work(h)
+		defer stop()
+		time.Sleep(time.Second)
+		client, _ := s.open("client")
+		msg := event("a")
+		record, err := partition.EncodeMessage(msg)
+		if err != nil {
+			s.Fatal(err)
+		}
+		boundary.Check(s, "a message is too large", func(offset int) bool {
+			client.LimitMessages(len(record) - offset)
+			err := client.Send(s.Context(), msg)
+			if err != nil && !errors.Is(err, logstore.ErrTooLarge) {
+				s.Error(err)
+			}
+			return err != nil
+		}, false, false, true)
 		if err := client.Close(); err != nil {
 			s.Error(err)
 		}

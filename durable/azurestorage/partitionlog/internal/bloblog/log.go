@@ -161,8 +161,8 @@ func (l *Log) header(number uint64) chain.Frame { return numbered(kindHeader, nu
 // Append implements [logstore.Log].
 func (l *Log) Append(number uint64, changes logstore.Parts) error {
 	size := changes.Size()
-	if size > maxGroup {
-		return fmt.Errorf("%w: %d bytes of changes; want at most %d", logstore.ErrTooLarge, size, maxGroup)
+	if size > MaxGroup {
+		return fmt.Errorf("%w: %d bytes of changes; want at most %d", logstore.ErrTooLarge, size, MaxGroup)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,8 +188,8 @@ func (l *Log) Append(number uint64, changes logstore.Parts) error {
 	return nil
 }
 
-// maxGroup is the maximum size of a group's changes, in bytes. A group must fit into memory.
-const maxGroup = 512 << 20
+// MaxGroup is the maximum size of a group's changes, in bytes. A group must fit into memory.
+const MaxGroup = 512 << 20
 
 // Size implements [logstore.Log]. It includes the groups of earlier owners that the base lacks. Otherwise a
 // log whose owners write little would never be flushed.
