@@ -431,6 +431,52 @@ func TestHub_LosesPartitionsWhileTheBaseIsWritten(t *testing.T) {
 	})
 }
 
+// A process acquires a partition, and closes its hub, while a read of the partition's log gets no
+// response.
+func TestHub_AcquiresAndClosesDuringASlowRead(t *testing.T) {
+	inOrder(t, func(s *simulated) {
+		var slow, begun atomic.Bool
+		s.account = azsim.New(azsim.Config{
+			Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond,
+			Delay: func(r azsim.Request, _ int) time.Duration {
+				if r.Operation == "GetBlob" && strings.Contains(r.Path, "/log-") && slow.CompareAndSwap(true, false) {
+					begun.Store(true)
+					return 30 * time.Second
+				}
+				return 0
+			},
+		})
+		client, _ := s.openWith("client", partitionlog.Config{PartitionCount: 1})
+		if err := errors.Join(startHello(s.Context(), client, "a"), client.Close()); err != nil {
+			s.Fatal(err)
+		}
+		h, _ := s.openWith("w", partitionlog.Config{PartitionCount: 1})
+		slow.Store(true)
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			_, _ = h.Instance(s.Context(), "a", provider.Fetch{}) // the hub is closed meanwhile
+		}()
+		time.Sleep(time.Second)
+		if !begun.Load() {
+			s.Fatal("no read is in flight")
+		}
+		within := func(what string, call func() error) {
+			s.Helper()
+			began := time.Now()
+			if err := call(); err != nil {
+				s.Error(err)
+			}
+			if took := time.Since(began); took > time.Second {
+				s.Errorf("%s took %v during a slow read, want at most a second", what, took)
+			}
+		}
+		within("the acquisition of the partition", func() error { return h.SendDirectly(s.Context(), event("a")) })
+		within("Close", h.Close)
+		<-read
+	})
+}
+
 // Mail that was sent before a worker started is dispatched together with the start, not later.
 func TestHub_ReceivesMailBeforeItDispatches(t *testing.T) {
 	inBubble(t, func(s *simulated) {

@@ -115,16 +115,6 @@ func (f *follower) drop(v *followed) {
 	}
 }
 
-// forget discards the current state.
-func (f *follower) forget() {
-	f.busy <- struct{}{}
-	defer func() { <-f.busy }()
-	if f.view != nil {
-		f.view.forget.Stop()
-		f.view = nil
-	}
-}
-
 // follow opens a reader of the partition's log.
 func (s *partitionHandle) follow(ctx context.Context) (*followed, error) {
 	return s.followLog(ctx, s.logConfig())

@@ -101,13 +101,11 @@ func (s *partitionHandle) acquire(ctx context.Context) (*owner, error) {
 	s.own.Store(o)
 	s.hub.meter.RecordOwnership(s.queue(), metering.Acquired)
 	s.hub.meter.AddOwned(s.queue(), 1)
-	s.reader.forget()
 	return o, nil
 }
 
 // close releases the partition if this process owns it and no caller holds it.
 func (s *partitionHandle) close() error {
-	s.reader.forget()
 	s.acquiring <- struct{}{}
 	defer func() { <-s.acquiring }()
 	o := s.own.Load()
