@@ -187,7 +187,8 @@ func isFinal(err error, doubt bool) bool {
 // not overtake this mail.
 func neverFinal(error, bool) bool { return false }
 
-// sendMail sends mail to a mailbox. It retries until it succeeds, ctx ends, or final returns true.
+// sendMail sends mail to a mailbox. It retries until it succeeds, ctx ends, or final returns true. If an
+// attempt may have arrived, the error is an *[UncertainError].
 func sendMail(ctx context.Context, to *mailbox.Sender, m *partition.Mail, final func(err error, doubt bool) bool) error {
 	b, err := m.Encode()
 	if err != nil {
@@ -199,6 +200,9 @@ func sendMail(ctx context.Context, to *mailbox.Sender, m *partition.Mail, final 
 		err = to.Send(ctx, b, label)
 		doubt = doubt || errors.Is(err, mailbox.ErrUncertain)
 		if err == nil || final(err, doubt) || !pause.For(ctx, gap) {
+			if err != nil && doubt {
+				err = &UncertainError{Cause: err}
+			}
 			return err
 		}
 	}

@@ -94,6 +94,49 @@ func TestMail_RefusesAMessageThatIsTooLarge(t *testing.T) {
 	})
 }
 
+// A client's request fails when the blobs of the mailbox are missing. If an earlier attempt may have
+// arrived, the error also says that the result is unknown.
+func TestMail_FailsWithoutAMailboxAndSaysIfAnAttemptIsUncertain(t *testing.T) {
+	for _, doubt := range []bool{false, true} {
+		inOrder(t, func(s *simulated) {
+			var loses atomic.Bool
+			s.account = azsim.New(azsim.Config{
+				Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond,
+				Decide: func(r azsim.Request) azsim.Fault {
+					if loses.Load() && r.Operation == "AppendBlock" && strings.Contains(r.Path, "/mail-") {
+						return azsim.FailAfter
+					}
+					return azsim.None
+				},
+			})
+			client, _ := s.openWith("client", partitionlog.Config{PartitionCount: 1})
+			s.send(client, 10)
+			loses.Store(doubt)
+			sent := make(chan error, 1)
+			send := func() { sent <- client.Send(s.Context(), event("a")) }
+			if doubt {
+				go send()
+				time.Sleep(time.Second) // until attempts have arrived
+			}
+			if n := s.account.Vanish(containerName, func(name string) bool { return strings.Contains(name, "/mail-") }); n != 1 {
+				s.Fatalf("deleted %d blobs of the mailbox, want one", n)
+			}
+			loses.Store(false)
+			if !doubt {
+				send()
+			}
+			err := <-sent
+			s.wantDamage("send", err)
+			if uncertain := errors.As(err, new(*partitionlog.UncertainError)); uncertain != doubt {
+				s.Errorf("an attempt may have arrived: %v; the error is uncertain: %v (%v)", doubt, uncertain, err)
+			}
+			if err := client.Close(); err != nil {
+				s.Error(err)
+			}
+		})
+	}
+}
+
 // A missing letter is logged as lost, with its sender. The mail after it is received.
 func TestHub_ReportsAMissingLetter(t *testing.T) {
 	for _, lost := range []bool{false, true} {
