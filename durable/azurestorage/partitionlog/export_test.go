@@ -131,13 +131,7 @@ func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {
 	for n := 0; h.partitionOf(id) != h.partitions[1]; n++ {
 		id = fmt.Sprint("a", n)
 	}
-	mail := func(number uint64) *partition.Mail {
-		record, err := partition.EncodeMessage(provider.TaskMessage{Event: &history.EventRaised{Name: "E"}, Target: history.OrchestrationInstance{InstanceID: id}})
-		if err != nil {
-			panic(err)
-		}
-		return &partition.Mail{Sender: from.handle.name(), Requests: []partition.Request{{Number: number, Message: record}}}
-	}
+	mail := func(number uint64) *partition.Mail { return mailTo(id, from.handle.name(), number) }
 	time.Sleep(10 * time.Second) // until the mailbox is polled rarely
 	c := from.couriers[1]
 	c.sender = mailbox.NewSender(to.handle.mailConfig())
@@ -151,6 +145,23 @@ func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {
 	time.Sleep(10 * time.Second) // until the mailbox was polled
 	received, _, err = to.Pending()
 	return received, err
+}
+
+// mailTo returns mail with an event for an instance.
+func mailTo(id, sender string, number uint64) *partition.Mail {
+	record, err := partition.EncodeMessage(provider.TaskMessage{Event: &history.EventRaised{Name: "E"}, Target: history.OrchestrationInstance{InstanceID: id}})
+	if err != nil {
+		panic(err)
+	}
+	return &partition.Mail{Sender: sender, Requests: []partition.Request{{Number: number, Message: record}}}
+}
+
+// Mail puts mail with an event for an instance into the mailbox of partition 0.
+func (h *Hub) Mail(ctx context.Context, id, sender string, number uint64) error {
+	if err := h.ensure(ctx); err != nil {
+		return err
+	}
+	return sendMail(ctx, mailbox.NewSender(h.partitions[0].mailConfig()), mailTo(id, sender, number), neverFinal)
 }
 
 // Roll makes the log of a partition continue in its third blob.

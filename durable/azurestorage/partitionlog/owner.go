@@ -393,13 +393,16 @@ func (o *owner) receiveAll(items []mailbox.Item) error {
 	return o.Receive(o.over, all, position.Buf)
 }
 
-// knowsSender reports whether the partition knows the last request of the mail's sender. The mail
-// may have been received before. Clients that sent nothing for a day are forgotten, so the mail of
-// an unknown sender is skipped.
+// knowsSender reports whether the partition recognizes the requests that it has received from the
+// mail's sender. The mail may have been received before. Clients that sent nothing for a day are
+// forgotten, so the mail of an unknown client is skipped. Partitions are never forgotten.
 func (o *owner) knowsSender(payload []byte) (bool, error) {
 	m, err := partition.DecodeMail(payload)
 	if err != nil {
 		return false, fmt.Errorf("%w: %w", errUnknownMail, err)
+	}
+	if !partition.IsClient(m.Sender) {
+		return true, nil
 	}
 	last, err := o.Received(m.Sender)
 	if err == nil && last == 0 {

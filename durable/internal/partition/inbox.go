@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
@@ -157,7 +156,7 @@ func (t inbox) rewindUnchanged(x provider.RewoundExecution, at time.Time) error 
 // removeIdleClients removes the records of clients that have sent nothing for clientLifetime.
 func (t inbox) removeIdleClients() {
 	for name, from := range t.p.senders {
-		if !strings.HasPrefix(name, clientPrefix) || time.Since(from.at) < clientLifetime || t.received[name] != nil {
+		if !IsClient(name) || time.Since(from.at) < clientLifetime || t.received[name] != nil {
 			continue
 		}
 		t.Remove(mailTable, []byte(markPrefix+name))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -95,6 +96,9 @@ const clientLifetime = 24 * time.Hour
 
 // ClientSender returns the sender name of a client. id must be unique in the hub.
 func ClientSender(id string) string { return clientPrefix + id }
+
+// IsClient reports whether sender is the sender name of a client, and not of a partition.
+func IsClient(sender string) bool { return strings.HasPrefix(sender, clientPrefix) }
 
 // The records of mail:
 //
