@@ -38,6 +38,19 @@ func slowMail() azsim.Config {
 	}
 }
 
+// slowUploads is an account to which the client uploads letters at 100 kB per second.
+func slowUploads() azsim.Config {
+	return azsim.Config{
+		Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond,
+		Bandwidth: func(r azsim.Request) int {
+			if r.Worker == "client" && strings.Contains(r.Path, "/letter-") {
+				return 100_000
+			}
+			return 0
+		},
+	}
+}
+
 // send sends an event of the given size to the instance "a".
 func (s *simulated) send(h *partitionlog.Hub, size int) {
 	s.Helper()
@@ -46,17 +59,24 @@ func (s *simulated) send(h *partitionlog.Hub, size int) {
 		s.Fatal(err)
 	}
 	event := &history.EventRaised{Header: history.NewHeader(time.Now()), Name: "E", Input: new(string(input))}
-	if err := h.Send(s.Context(), provider.TaskMessage{Event: event, Target: history.OrchestrationInstance{InstanceID: "a"}}); err != nil {
+	ctx, cancel := context.WithTimeout(s.Context(), time.Hour)
+	defer cancel()
+	if err := h.Send(ctx, provider.TaskMessage{Event: event, Target: history.OrchestrationInstance{InstanceID: "a"}}); err != nil {
 		s.Error(err)
 	}
 }
 
-// A worker receives mail that takes minutes to download: many small events, one that almost fills a
-// block, and a letter.
-func TestHub_ReceivesMailThatTakesMinutesToDownload(t *testing.T) {
+// A worker receives mail that takes minutes to download or to upload: many small events, one that almost
+// fills a block, and a letter.
+func TestHub_ReceivesMailThatTakesMinutes(t *testing.T) {
+	t.Run("to download", func(t *testing.T) { receivesMail(t, slowMail()) })
+	t.Run("to upload", func(t *testing.T) { receivesMail(t, slowUploads()) })
+}
+
+func receivesMail(t *testing.T, account azsim.Config) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &simulated{T: t, account: azsim.New(slowMail())}
+		s := &simulated{T: t, account: azsim.New(account)}
 		defer s.account.End()
 		client, _ := s.openWith("client", partitionlog.Config{PartitionCount: 1})
 		instance := history.OrchestrationInstance{InstanceID: "a", ExecutionID: "e"}

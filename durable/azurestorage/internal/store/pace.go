@@ -173,7 +173,8 @@ func (l *limiter) Do(req *http.Request) (*http.Response, error) {
 		defer l.pace.end()
 	}
 	if turn != nil {
-		turn.timer.Reset(attemptTimeout)
+		turn.limit = attemptLimit(req.ContentLength)
+		turn.timer.Reset(turn.limit)
 		turn.at = time.Now()
 	}
 	return l.next.Do(req)

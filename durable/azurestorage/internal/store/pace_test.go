@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // answering is a service that answers every request after the same time.
@@ -73,6 +76,46 @@ func TestPace_RecordsWhenARequestIsSent(t *testing.T) {
 		}
 		all.Wait()
 	})
+}
+
+// limitedBy is a service that answers after a time, unless the request ends earlier.
+type limitedBy time.Duration
+
+func (d limitedBy) Do(req *http.Request) (*http.Response, error) {
+	if !pause.For(req.Context(), time.Duration(d)) {
+		return nil, req.Context().Err()
+	}
+	return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody}, nil
+}
+
+// An attempt that uploads 1 MiB may take 16 seconds longer than an attempt without a body.
+func TestOnce_ALargeUploadMayTakeLonger(t *testing.T) {
+	for _, tt := range []struct {
+		size  int
+		after time.Duration
+		want  string // in the error
+	}{
+		{0, 59 * time.Second, ""},
+		{0, 61 * time.Second, "no response within 1m0s"},
+		{1<<16 - 1, 61 * time.Second, "no response within 1m0s"},
+		{1 << 16, 60500 * time.Millisecond, ""},
+		{1 << 20, 75 * time.Second, ""},
+		{1 << 20, 77 * time.Second, "no response within 1m16s"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			err := Once(t.Context(), func(ctx context.Context) error {
+				req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://blob", bytes.NewReader(make([]byte, tt.size)))
+				if err != nil {
+					return err
+				}
+				_, err = NewPace(1).LimitTransport(limitedBy(tt.after)).Do(req)
+				return err
+			})
+			if (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%d bytes that take %v: %v; want %q", tt.size, tt.after, err, tt.want)
+			}
+		})
+	}
 }
 
 // refuseFirst returns the status function of a service that refuses the first n requests.

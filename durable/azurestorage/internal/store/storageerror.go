@@ -147,7 +147,7 @@ func IsServerBusy(err error) bool { return CodeOf(err) == codeServerBusy }
 var ErrNeverSent = errors.New("request was not sent")
 
 // Limits of retries. After MaxAttempts, an operation is retried only while the service refuses it, for
-// up to refusedFor. Each attempt may take attemptTimeout. Two attempts without a response are enough,
+// up to refusedFor. Each attempt may take attemptLimit. Two attempts without a response are enough,
 // because a service that is so slow must not get more requests.
 const (
 	MaxAttempts     = 4
@@ -232,24 +232,32 @@ func RetryBefore(ctx context.Context, limit time.Time) context.Context {
 
 type retryBeforeKey struct{}
 
-// Once makes one attempt, limited by attemptTimeout. Time during which its requests wait for their
+// attemptLimit returns the maximum duration of an attempt that uploads size bytes, or an unknown number if
+// size is negative: attemptTimeout, and a second for each 64 KiB.
+func attemptLimit(size int64) time.Duration {
+	return attemptTimeout + time.Duration(max(0, size)>>16)*time.Second
+}
+
+// Once makes one attempt, limited by attemptLimit. Time during which its requests wait for their
 // turn does not count.
 func Once(ctx context.Context, attempt func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	timer := time.AfterFunc(attemptTimeout, func() { cancel(context.DeadlineExceeded) })
 	defer timer.Stop()
-	err := attempt(context.WithValue(ctx, turnKey{}, &turn{timer: timer, at: time.Now()}))
+	turn := &turn{timer: timer, limit: attemptTimeout, at: time.Now()}
+	err := attempt(context.WithValue(ctx, turnKey{}, turn))
 	if err != nil && errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return fmt.Errorf("no response within %v: %w", attemptTimeout, context.DeadlineExceeded)
+		return fmt.Errorf("no response within %v: %w", turn.limit, context.DeadlineExceeded)
 	}
 	return err
 }
 
 // A turn records when an attempt may send its request.
 type turn struct {
-	timer *time.Timer // ends the attempt
-	at    time.Time   // time of the turn; before the turn, start of the attempt
+	timer *time.Timer   // ends the attempt
+	limit time.Duration // of the attempt, from the turn on
+	at    time.Time     // time of the turn; before the turn, start of the attempt
 }
 
 // turnKey is the context key of an attempt's *turn.
