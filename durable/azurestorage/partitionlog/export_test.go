@@ -164,6 +164,22 @@ func (h *Hub) Mail(ctx context.Context, id, sender string, number uint64) error 
 	return sendMail(ctx, mailbox.NewSender(h.partitions[0].mailConfig()), mailTo(id, sender, number), neverFinal)
 }
 
+// Messages returns how many messages partition 0 has stored when it has received all mail.
+func (h *Hub) Messages(ctx context.Context) (int, error) {
+	if err := h.ensure(ctx); err != nil {
+		return 0, err
+	}
+	o, err := h.partitions[0].acquire(ctx)
+	if err == nil {
+		err = o.drainSince(ctx, h.moment())
+	}
+	if err != nil {
+		return 0, err
+	}
+	messages, _, err := o.Pending()
+	return messages, err
+}
+
 // Roll makes the log of a partition continue in its third blob.
 func (h *Hub) Roll(ctx context.Context, number int) error {
 	o, err := h.partitions[number].acquire(ctx)

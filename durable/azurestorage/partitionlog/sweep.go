@@ -49,9 +49,16 @@ func namedBy(manifests [][]byte) (all []string, err error) {
 // nothing for a day. Even a client that makes a single request leaves a record.
 const idleClientsInterval = time.Hour
 
+// removeIdleClients also removes records at the opening. It first receives the mail that is in the mailbox,
+// because it may repeat requests of these clients.
 func (o *owner) removeIdleClients() {
-	for pause.For(o.over, idleClientsInterval) {
-		o.RemoveIdleClients()
+	for {
+		if o.drainSince(o.over, o.handle.hub.moment()) == nil {
+			o.RemoveIdleClients()
+		}
+		if !pause.For(o.over, idleClientsInterval) {
+			return
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
 )
@@ -169,6 +170,34 @@ func TestOwner_WritesTheBaseAlthoughEachOwnerWritesLittle(t *testing.T) {
 		}
 		if size := logged(); !strings.Contains(s.names(0), "/base-") || size > 32<<20 {
 			s.Errorf("the log has %d MiB; want at most 32, and a base:\n%s", size>>20, s.names(0))
+		}
+	})
+}
+
+// A client repeats mail because a response was lost. The partition has no owner for a day between the
+// two copies. The next owner recognizes the second copy. A later owner forgets the client.
+func TestOwner_ForgetsClientsAfterItHasReceivedTheirMail(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		for i, tt := range []struct {
+			mailed bool
+			want   int
+		}{{true, 1}, {true, 1}, {false, 1}, {true, 2}} {
+			h, _ := s.openWith("w", partitionlog.Config{PartitionCount: 1})
+			if tt.mailed {
+				if err := h.Mail(s.Context(), "a", partition.ClientSender("x"), 1); err != nil {
+					s.Fatal(err)
+				}
+			}
+			if i < 3 {
+				time.Sleep(25 * time.Hour)
+			}
+			if n, err := h.Messages(s.Context()); err != nil || n != tt.want {
+				s.Errorf("owner %d: %d messages, %v; want %d", i+1, n, err, tt.want)
+			}
+			time.Sleep(time.Second)
+			if err := h.Close(); err != nil {
+				s.Error(err)
+			}
 		}
 	})
 }

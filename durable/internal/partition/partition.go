@@ -50,9 +50,6 @@ func Open(store *logstore.Store, cfg Config) (*Partition, error) {
 		Failed:  func(err error) error { return fmt.Errorf("write to %s: %w", cfg.Name, cfg.Error(err)) },
 		Gather:  cfg.HighLatency,
 	})
-	if len(p.senders) > 0 {
-		p.RemoveIdleClients()
-	}
 	return p, nil
 }
 
