@@ -243,6 +243,15 @@ func TestPurgeMany_RemovesOnlyEndedInstances(t *testing.T) {
 		{"createdTimeFrom=2020-01-01&runtimeStatus=Failed,Running&runtimeStatus=Completed", "200" + jsonAnswer + `{"instancesDeleted":2}`, 6},
 		{"createdTimeFrom=2020-01-01&runtimeStatus=Running,Pending", "404", 8},
 		{"createdTimeFrom=2020-01-01&instanceIdPrefix=term", "200" + jsonAnswer + `{"instancesDeleted":1}`, 7},
+		{"createdTimeFrom=2020-01-01&createdTimeTo=soon", "400" + jsonAnswer + `"createdTimeTo \"soon\" is not a valid time."`, 8},
+		{"createdTimeFrom=2020-01-01&createdTimeTo=1/2/2020%2012:00:00%20AM", "404", 8},
+		{"createdTimeFrom=2020-01-01&createdTimeTo=", "200" + jsonAnswer + `{"instancesDeleted":4}`, 4},
+		{"createdTimeFrom=2020-01-01&runtimeStatus=completed&runtimeStatus=42", "400" + jsonAnswer +
+			`"runtimeStatus \"completed,42\" has no valid status. Valid statuses of ended instances: Completed, Failed, Canceled, Terminated."`, 8},
+		{"createdTimeFrom=2020-01-01&runtimeStatus=,", "400" + jsonAnswer +
+			`"runtimeStatus \",\" has no valid status. Valid statuses of ended instances: Completed, Failed, Canceled, Terminated."`, 8},
+		{"createdTimeFrom=2020-01-01&runtimeStatus=completed,Failed", "200" + jsonAnswer + `{"instancesDeleted":1}`, 7},
+		{"createdTimeFrom=2020-01-01&runtimeStatus=", "200" + jsonAnswer + `{"instancesDeleted":4}`, 4},
 	} {
 		hub := newFullHub()
 		s := readyServer(t, App{}, fakeConfig(t, hub))

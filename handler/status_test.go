@@ -165,6 +165,7 @@ func TestParseTime_IsLenient(t *testing.T) {
 		"2026-01-05T14:00:00+02:00": noon, "2026-01-05T14:00:00 02:00": noon, "2026-01-05T10:00:00-0200": noon, "2026-01-05 14:00:00 02:00": noon,
 		"2026-01-05T12:00:00.1234567Z": noon.Add(123456700), "2026-01-05T12:00:00.500000Z": noon.Add(500 * time.Millisecond),
 		"2026-01-05": day, "1/5/2026": day, "1/5/2026 12:00:00": noon, "01/05/2026 12:00": noon, "Mon, 05 Jan 2026 12:00:00 GMT": noon,
+		"1/5/2026 12:00:00 PM": noon, "1/5/2026 12:00:00\u202fAM": day, "2026/01/05": day, "2026/1/5 12:00:00": noon,
 		"1-01-01T00:00:00.000000Z": time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), "": {}, "soon": {}, "2026-13-01": {}, "12:00": {},
 	} {
 		if got, _ := web.ParseTime(text); !got.Equal(want) {
@@ -198,7 +199,7 @@ func TestList_ReadsNoPayloadThatTheRequestOmits(t *testing.T) {
 }
 
 func FuzzParseQuery(f *testing.F) {
-	for _, seed := range []string{"a=1&A=2", "top=1&runtimeStatus=Running,1", "createdTimeFrom=0-0-0 00:00", "timeout=1e400&pollingInterval=-1", "%zz=1&=x&&a"} {
+	for _, seed := range []string{"a=1&A=2", "top=1&runtimeStatus=Running,1", "createdTimeTo=2/1/2026 12:00:00 AM&runtimeStatus=,", "createdTimeFrom=0-0-0 00:00", "timeout=1e400&pollingInterval=-1", "%zz=1&=x&&a"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {

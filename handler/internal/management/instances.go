@@ -369,18 +369,27 @@ func (m instanceAPI) purge(id durable.InstanceID) operation {
 }
 
 // purgeMany answers DELETE instances. It purges only ended instances, even if the request names other
-// statuses (HttpApiHandler.cs, HandleDeleteHistoryWithFiltersRequestAsync).
+// statuses (HttpApiHandler.cs, HandleDeleteHistoryWithFiltersRequestAsync). .NET ignores a createdTimeTo and
+// a runtimeStatus that it cannot parse, and so purges more instances than the caller selected. purgeMany
+// refuses such a request.
 func (m instanceAPI) purgeMany(c echo.Context, q web.Query) error {
 	from, ok := web.ParseTime(q.Text("createdTimeFrom"))
 	if !ok {
 		return web.WriteJSON(c, http.StatusBadRequest, "Please provide value for 'createdTimeFrom' parameter.")
 	}
 	to, ok := web.ParseTime(q.Text("createdTimeTo"))
-	if !ok {
+	if text := q.Text("createdTimeTo"); !ok && text != "" {
+		return web.WriteJSON(c, http.StatusBadRequest, fmt.Sprintf("createdTimeTo %q is not a valid time.", text))
+	} else if !ok {
 		to = time.Now()
 	}
+	statuses := q.Statuses("runtimeStatus")
+	if text := strings.Join(q["runtimestatus"], ","); text != "" && len(statuses) == 0 {
+		return web.WriteJSON(c, http.StatusBadRequest,
+			fmt.Sprintf("runtimeStatus %q has no valid status. Valid statuses of ended instances: Completed, Failed, Canceled, Terminated.", text))
+	}
 	result, err := m.instances.PurgeMany(c.Request().Context(), durable.PurgeFilter{
-		CreatedFrom: from, CreatedTo: to, Statuses: q.Statuses("runtimeStatus"), IDPrefix: q.Text("instanceIdPrefix"),
+		CreatedFrom: from, CreatedTo: to, Statuses: statuses, IDPrefix: q.Text("instanceIdPrefix"),
 	})
 	setUnreadable(c, result.Unreadable)
 	switch {

@@ -153,7 +153,7 @@ var instanceRoutes = []Route{
 		Query: []string{"createdTimeFrom", "createdTimeTo", "runtimeStatus", "instanceIdPrefix"},
 		Answers: []answerDoc{
 			{http.StatusOK, "Purged", "The number of purged instances."},
-			{http.StatusBadRequest, "Text", "`createdTimeFrom` is missing."},
+			{http.StatusBadRequest, "Text", "`createdTimeFrom` is missing, or a filter is not valid."},
 			{http.StatusNotFound, "", "No instance matched."},
 		},
 		operation: func(m *API, _ pathValues) operation { return instanceAPI{m}.purgeMany },

@@ -87,8 +87,8 @@ func (q Query) Statuses(name string) []history.RuntimeStatus {
 	return out
 }
 
-// timeLayouts lists the accepted formats of times, with "T" between date and time. Times without a zone
-// are in UTC.
+// timeLayouts lists the accepted formats of times, with "T" between date and time of day, except before
+// "PM". Times without a zone are in UTC.
 var timeLayouts = []string{
 	"2006-01-02T15:04:05.999999999Z07:00",
 	"2006-01-02T15:04:05.999999999Z0700",
@@ -99,6 +99,9 @@ var timeLayouts = []string{
 	"1/2/2006T15:04:05",
 	"1/2/2006T15:04",
 	"1/2/2006",
+	"1/2/2006 3:04:05 PM",
+	"2006/1/2T15:04:05",
+	"2006/1/2",
 	time.RFC1123,
 }
 
@@ -112,7 +115,8 @@ func (q Query) Time(name string) time.Time {
 // ParseTime parses a point in time, which may be the zero time. It returns ok = false if text is not
 // valid.
 func ParseTime(text string) (t time.Time, ok bool) {
-	text = strings.TrimSpace(text)
+	// .NET writes a narrow no-break space before "AM" and "PM".
+	text = strings.ReplaceAll(strings.TrimSpace(text), "\u202f", " ")
 	// Python writes years before 1000 without leading zeros.
 	if year, _, found := strings.Cut(text, "-"); found && len(year) > 0 && len(year) < 4 && isDigits(year) {
 		text = strings.Repeat("0", 4-len(year)) + text
