@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -47,11 +48,13 @@ func (d *Deployment) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	current, err := d.settings(ctx, "[?name=='WEBSITE_RUN_FROM_PACKAGE'].value")
+	current, err := d.current(ctx)
 	if errors.Is(err, exec.ErrNotFound) {
 		return fmt.Errorf("deploy needs the Azure CLI: %w", err)
 	}
-	exists := err == nil && current != ""
+	if err != nil {
+		return err
+	}
 
 	d.say("Creating or updating %s in %s", d.Name, d.ResourceGroup)
 	if err := d.create(ctx, current[strings.LastIndex(current, "/")+1:]); err != nil {
@@ -61,7 +64,7 @@ func (d *Deployment) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if exists && d.Verify != nil {
+	if current != "" && d.Verify != nil {
 		d.say("Replaying the running instances of %s with the new program", d.Name)
 		replaced, err := d.hostSettings(ctx)
 		if err != nil {
@@ -114,6 +117,15 @@ func (d *Deployment) create(ctx context.Context, blob string) error {
 func (d *Deployment) output(ctx context.Context, name string) (string, error) {
 	return d.Az(ctx, "deployment", "group", "show", "--resource-group", d.ResourceGroup, "--name", d.Name,
 		"--query", "properties.outputs."+name+".value", "--output", "tsv")
+}
+
+// current returns the URL of the package that the app runs from. It is empty if the app does not exist.
+func (d *Deployment) current(ctx context.Context) (string, error) {
+	names, err := d.Az(ctx, "functionapp", "list", "--resource-group", d.ResourceGroup, "--query", "[].name", "--output", "tsv")
+	if err != nil || !slices.ContainsFunc(strings.Fields(names), func(name string) bool { return strings.EqualFold(name, d.Name) }) {
+		return "", err
+	}
+	return d.settings(ctx, "[?name=='WEBSITE_RUN_FROM_PACKAGE'].value")
 }
 
 // settings returns the result of a query on the app's settings, one per line.

@@ -27,6 +27,10 @@ func (f *fakeAz) run(_ context.Context, args ...string) (string, error) {
 		return "", errors.New("refused")
 	case strings.Contains(call, "AzureFunctionsJobHost__"):
 		return f.replaced, nil
+	case strings.HasPrefix(call, "functionapp list") && f.current != "":
+		return "other\r\nShop", nil
+	case strings.HasPrefix(call, "functionapp list"):
+		return "other", nil
 	case strings.HasPrefix(call, "functionapp config"):
 		return f.current, nil
 	case strings.HasPrefix(call, "functionapp show"):
@@ -57,7 +61,7 @@ func TestDeployment_UploadsThePackageAndRunsTheAppFromIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		`^functionapp config appsettings list .*--name shop`,
+		`^functionapp list --resource-group group --query \[\]\.name --output tsv$`,
 		`^deployment group create --resource-group group --name shop --template-file infra/main.bicep .*name=shop package= size=EP2$`,
 		`outputs\.account`,
 		`^storage blob upload .*--account-name stshop .*--name shop-[0-9a-f]{16}\.zip`,
@@ -101,8 +105,8 @@ func TestDeployment_KeepsThePackageIfInstancesDoNotFit(t *testing.T) {
 }
 
 func TestDeployment_StopsAtTheFirstCallThatFails(t *testing.T) {
-	for _, fail := range []string{"deployment group create", "deployment group show", "storage blob upload", "functionapp show", "rest"} {
-		az := &fakeAz{fail: fail}
+	for _, fail := range []string{"functionapp list", "functionapp config", "deployment group create", "deployment group show", "storage blob upload", "functionapp show", "rest"} {
+		az := &fakeAz{fail: fail, current: "https://stshop.blob.core.windows.net/packages/shop-old.zip"}
 		d, _ := newDeployment(t, az)
 		if err := d.Run(t.Context()); err == nil {
 			t.Errorf("%s failed, and Run returned no error", fail)
