@@ -253,7 +253,7 @@ func lengthOf(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d < 0:
-		return "-" + lengthOf(-d)
+		return "-" + lengthOf(-max(d, -math.MaxInt64)) // -math.MinInt64 is math.MinInt64
 	case d < time.Second:
 		return d.Round(100 * time.Microsecond).String()
 	case d < time.Minute:

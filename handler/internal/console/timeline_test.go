@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"math"
 	"net/url"
 	"testing"
 	"time"
@@ -243,7 +244,7 @@ func TestLengthOf_UsesTwoUnits(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		0: "0s", 1234567: "1.2ms", 1234 * time.Millisecond: "1.23s", 125 * time.Second: "2m 5s", 90 * time.Minute: "1h 30m",
-		52 * time.Hour: "2d 4h", -time.Second: "-1s",
+		52 * time.Hour: "2d 4h", -time.Second: "-1s", math.MinInt64: "-106751d 23h",
 	} {
 		if got := lengthOf(d); got != want {
 			t.Errorf("%d is %q, want %q", d, got, want)
