@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -73,26 +74,53 @@ func TestAccess_EnvironmentVariablesSetAddressAndKey(t *testing.T) {
 }
 
 // The URLs in the answer of an app's route give a caller without the key access to one instance and to
-// nothing else.
+// nothing else. Behind the host they pass on the key of the host, and never a key of the app.
 func TestAccess_URLsOfAnAppsRouteGrantAccessToOneInstance(t *testing.T) {
 	t.Parallel()
-	hub := newFullHub()
-	hub.put("a b/é", history.Running, nil)
-	cfg := fakeConfig(t, hub)
-	cfg.Key = theKey
-	s := readyServer(t, starter, cfg)
-	w := call(s, "POST", "/api/orders", "")
-	location := strings.TrimPrefix(w.Header().Get(echo.HeaderLocation), "http://localhost:8080")
-	if w.Code != http.StatusAccepted || strings.Contains(w.Body.String(), theKey) {
-		t.Fatalf("%d %s", w.Code, w.Body)
-	}
-	if got := call(s, "GET", location, ""); got.Code != http.StatusAccepted {
-		t.Errorf("%s: %d", location, got.Code)
-	}
-	_, query, _ := strings.Cut(location, "?")
-	for _, other := range []string{"instances/running?", "instances?", "configuration?", "orchestrators/Greet?"} {
-		if got := call(s, "GET", managed+other+query, ""); got.Code != http.StatusUnauthorized {
-			t.Errorf("%s: %d, want 401", other, got.Code)
+	const hostKey = "the-host-key=="
+	for _, tt := range []struct {
+		behindHost bool
+		query      string
+		header     string
+		passedOn   bool
+	}{
+		{false, "", "", false},
+		{false, "?code=" + hostKey, "", false},
+		{false, "", theKey, false},
+		{true, "", "", false},
+		{true, "?code=" + hostKey, "", true},
+		{true, "", hostKey, true},
+		{true, "", theKey, false},
+		{true, "", theReadKey, false},
+		{true, "?code=" + theKey, hostKey, true},
+		{true, "?code=" + hostKey, theKey, true},
+		{true, "?code=other", hostKey, true}, // the host checks the header
+	} {
+		hub := newFullHub()
+		hub.put("a b/é", history.Running, nil)
+		cfg := fakeConfig(t, hub)
+		cfg.Key, cfg.ReadKey, cfg.BehindHost = theKey, theReadKey, tt.behindHost
+		s := readyServer(t, starter, cfg)
+		w := call(s, "POST", "/api/orders"+tt.query, "", "x-functions-key", tt.header)
+		if w.Code != http.StatusAccepted || strings.Contains(w.Body.String(), theKey) || strings.Contains(w.Body.String(), theReadKey) {
+			t.Fatalf("%+v: %d %s", tt, w.Code, w.Body)
+		}
+		for range 2 { // the second URL is in the answer to the first
+			at, err := url.Parse(w.Header().Get(echo.HeaderLocation))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if given := at.Query().Get("code") == hostKey; given != tt.passedOn {
+				t.Errorf("%+v: %s has the host's key: %t", tt, at, given)
+			}
+			if w = call(s, "GET", at.RequestURI(), ""); w.Code != http.StatusAccepted {
+				t.Errorf("%+v: %s: %d", tt, at, w.Code)
+			}
+			for _, other := range []string{"instances/running?", "instances?", "configuration?", "orchestrators/Greet?"} {
+				if got := call(s, "GET", managed+other+at.RawQuery, ""); got.Code != http.StatusUnauthorized {
+					t.Errorf("%+v: %s: %d, want 401", tt, other, got.Code)
+				}
+			}
 		}
 	}
 }
@@ -110,7 +138,7 @@ func TestAccess_KeysAreNeverLogged(t *testing.T) {
 	code := s.api.Access.Code("running", time.Now())
 	for _, target := range []string{
 		managed + "instances/running?code=" + theKey, managed + "instances/running?code=" + code, "/api/panic?code=" + theKey, "/nowhere?code=" + theKey,
-		managed + "instances/suspended/suspend?code=" + theKey, managed + "configuration?code=" + theKey,
+		managed + "instances/running?code=k&sig=" + code, managed + "instances/suspended/suspend?code=" + theKey, managed + "configuration?code=" + theKey,
 	} {
 		for _, method := range []string{"GET", "POST"} {
 			call(s, method, target, "", "x-functions-key", theKey)

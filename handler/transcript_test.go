@@ -52,7 +52,7 @@ var changing = []struct {
 }{
 	{regexp.MustCompile(`(?m)^(Date|X-Request-Id): .*\r\n`), ""},
 	{regexp.MustCompile(`\b[0-9a-f]{32}\b`), "0123456789abcdef0123456789abcdef"},
-	{regexp.MustCompile(`\bcode=[\w-]{54}\b`), "code=CODE-OF-INSTANCE-AND-TIME"},
+	{regexp.MustCompile(`\b(code|sig)=[\w-]{54}\b`), "$1=CODE-OF-INSTANCE-AND-TIME"},
 	{regexp.MustCompile(`"appRoot":"[^"]*"`), `"appRoot":"/app"`},
 	{regexp.MustCompile(`("settings":\[\{.*?\}),.*?\](,"notices")`), "$1, …]$2"}, // the table of settings determines their number and defaults
 }

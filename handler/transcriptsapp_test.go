@@ -85,6 +85,7 @@ const theKey = "0123456789abcdefghij"
 
 func refusedExchanges() []exchange {
 	withKey := func(cfg *Config) { cfg.Key = theKey }
+	behindHost := func(cfg *Config) { cfg.Key, cfg.BehindHost = theKey, true }
 	code := func(id durable.InstanceID) string { return management.Access{Key: theKey}.Code(id, fakeTime) }
 	startedSince := func() *fullHub {
 		h := newFullHub()
@@ -110,8 +111,12 @@ func refusedExchanges() []exchange {
 		get("the configuration, without the key", "configuration"),
 		{note: "the URLs for a caller with the key", method: "POST", target: managed + "orchestrators/Greet/i?code=" + theKey, app: withKey},
 		{
-			note: "the URLs behind a host that checks the key", method: "POST", target: managed + "orchestrators/Greet/i", headers: []string{"x-functions-key", theKey},
-			app: func(cfg *Config) { cfg.Key, cfg.BehindHost = theKey, true },
+			note: "the URLs behind the host, for a caller with the key of the app", method: "POST", target: managed + "orchestrators/Greet/i",
+			headers: []string{"x-functions-key", theKey}, app: behindHost,
+		},
+		{
+			note: "the URLs behind a host that checks keys of its own", method: "POST", target: managed + "orchestrators/Greet/i?code=" + theKey,
+			headers: []string{"x-functions-key", "the-host-key"}, app: behindHost,
 		},
 		{note: "another task hub", method: "GET", target: managed + "instances?taskHub=Theirs"},
 		{note: "another connection", method: "GET", target: managed + "instances?connection=Theirs"},

@@ -246,22 +246,27 @@ func TestHost_KeysAreRequiredWithEnableAuth(t *testing.T) {
 		"functionKeys": []any{map[string]any{"name": "default", "value": key, "encrypted": false}},
 		"systemKeys":   []any{},
 	})
-	a := launchHost(t, e2eApp, root, []string{"TMPDIR=" + tmp}, "--enableAuth")
-	eventually(t, 90*time.Second, "an answer with the key", func() bool {
-		got, err := a.try(http.MethodGet, "/api/durabletask/instances?code="+key, nil)
-		return err == nil && got.status == http.StatusOK
+	const appKey = "the-key-of-the-app-1234567890"
+	a := launchHost(t, e2eApp, root, []string{"TMPDIR=" + tmp, "DURABLE_KEY=" + appKey}, "--enableAuth")
+	var got answer
+	eventually(t, 90*time.Second, "a start with the host's key", func() bool {
+		var err error
+		got, err = a.try(http.MethodPost, "/api/start?code="+key, nil)
+		return err == nil && got.status == http.StatusAccepted
 	})
+	payload := decode[checkStatus](t, got.body)
+	if !strings.Contains(payload.StatusQueryGetURI, "code="+key+"&sig=") || strings.Contains(got.body, appKey) {
+		t.Fatalf("with the host's key: %s", got.body)
+	}
+	a.completed(payload.StatusQueryGetURI, time.Minute, "[1]")
+	if got := a.call(http.MethodGet, "/api/durabletask/instances?code="+key, nil); got.status != http.StatusUnauthorized {
+		t.Errorf("a list without the app's key: %d %s, want 401", got.status, got.body)
+	}
 	if got := a.call(http.MethodPost, "/api/start", nil); got.status != http.StatusUnauthorized {
 		t.Errorf("without a key: %d %s, want 401", got.status, got.body)
 	}
-	got := a.call(http.MethodPost, "/api/start?code="+key, nil)
-	payload := decode[checkStatus](t, got.body)
-	if got.status != http.StatusAccepted || !strings.Contains(payload.StatusQueryGetURI, "code="+key) {
-		t.Fatalf("with the key: %d %s", got.status, got.body)
-	}
-	a.completed(payload.StatusQueryGetURI, time.Minute, "[1]")
-	if strings.Contains(a.log(), key) {
-		t.Error("the log contains the key")
+	if strings.Contains(a.log(), key) || strings.Contains(a.log(), appKey) {
+		t.Error("the log contains a key")
 	}
 }
 

@@ -1,6 +1,7 @@
 package management
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -95,10 +96,12 @@ func (a Access) Mac(id durable.InstanceID, stamp []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// issued returns the time of the code in a request. ok is false if the code is not valid for id. A code
-// of an earlier version of this package has no time and counts as the oldest.
+// issued returns the time of the code in a request, which is its parameter sig or else its parameter code.
+// ok is false if the code is not valid for id. A code of an earlier version of this package has no time
+// and counts as the oldest.
 func (a Access) issued(r *http.Request, id durable.InstanceID) (at time.Time, ok bool) {
-	code, err := base64.RawURLEncoding.DecodeString(web.ParseQuery(r.URL.RawQuery).Text("code"))
+	q := web.ParseQuery(r.URL.RawQuery)
+	code, err := base64.RawURLEncoding.DecodeString(cmp.Or(q.Text("sig"), q.Text("code")))
 	stamp := len(code) - sha256.Size
 	if err != nil || stamp != 0 && stamp != stampSize || !hmac.Equal(code[stamp:], a.Mac(id, code[:stamp])) {
 		return time.Time{}, false

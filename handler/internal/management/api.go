@@ -375,21 +375,28 @@ func (m *API) hubQuery() string {
 	return "taskHub=" + url.QueryEscape(m.cfg.TaskHub) + "&connection=" + url.QueryEscape(m.cfg.Connection)
 }
 
-// codeFor returns a function that returns the code parameter for management URLs. Behind the host it is
-// the caller's key: the host sees the app as one function, so that key is valid for these URLs, too. If
-// the server has a key, and is standalone or the caller sent no key, it derives a code for the instance
-// that now has the ID.
+// codeFor returns a function that returns the query parameters of management URLs that authorize a request.
+// If the app has a key, they contain a code for the instance that now has the ID. Behind the host they pass
+// on the caller's key, because the host sees the app as one function, so that key is valid for these URLs,
+// too. The code then has a parameter of its own. They never contain a key of the app.
 func (m *API) codeFor(r *http.Request) func(durable.InstanceID) string {
-	given := web.ParseQuery(r.URL.RawQuery).Text("code")
-	if given == "" {
-		given = r.Header.Get(headerKey)
-	}
-	access := m.Access
-	return func(id durable.InstanceID) string {
-		if !access.open() && (given == "" || !m.cfg.BehindHost) {
-			return access.Code(id, time.Now())
+	access, given := m.Access, ""
+	// The host prefers the header (azure-functions-host: AuthenticationLevelHandler.cs, GetAuthorizationKeyInfoAsync).
+	for _, key := range []string{r.Header.Get(headerKey), web.ParseQuery(r.URL.RawQuery).Text("code")} {
+		if given == "" && (access.open() || access.RightOf(key) == NoRight) {
+			given = key
 		}
-		return given
+	}
+	return func(id durable.InstanceID) string {
+		switch passed := "code=" + url.QueryEscape(given); {
+		case access.open() && given == "":
+			return ""
+		case access.open():
+			return passed
+		case m.cfg.BehindHost && given != "":
+			return passed + "&sig=" + access.Code(id, time.Now())
+		}
+		return "code=" + access.Code(id, time.Now())
 	}
 }
 

@@ -77,9 +77,13 @@ func OpenAPIDocument(routes []Route, base string) schemaNode {
 			"securitySchemes": schemaNode{
 				"code":   schemaNode{"type": "apiKey", "in": "query", "name": "code"},
 				"header": schemaNode{"type": "apiKey", "in": "header", "name": strings.ToLower(headerKey)},
+				"sig": schemaNode{
+					"type": "apiKey", "in": "query", "name": "sig",
+					"description": "The code of the instance in a URL of an app behind the Functions host. `code` then has the host's key.",
+				},
 			},
 		},
-		"security": []schemaNode{{"code": []string{}}, {"header": []string{}}, {}},
+		"security": []schemaNode{{"code": []string{}}, {"header": []string{}}, {"code": []string{}, "sig": []string{}}, {}},
 	}
 }
 

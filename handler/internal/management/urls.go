@@ -66,10 +66,10 @@ var errNoServer = errors.New("management URLs: the request did not come through 
 
 // links creates the URLs in the answer to one request.
 type links struct {
-	origin string // scheme and host
-	base   string // path of the management API
-	query  string // the parameters taskHub and connection
-	code   func(durable.InstanceID) string
+	origin string                          // scheme and host
+	base   string                          // path of the management API
+	query  string                          // the parameters taskHub and connection
+	code   func(durable.InstanceID) string // returns the parameters code and sig
 
 	management *API
 	warning    string // about the instance that the request started
@@ -89,7 +89,7 @@ func (l *links) CheckStatus(id durable.InstanceID) InstanceURLs {
 	instance := l.origin + l.base + "/instances/" + strings.ReplaceAll(url.QueryEscape(string(id)), "+", "%20")
 	query := l.query
 	if code := l.code(id); code != "" {
-		query += "&code=" + url.QueryEscape(code)
+		query += "&" + code
 	}
 	withReason := func(operation string) string { return instance + "/" + operation + "?reason={text}&" + query }
 	return InstanceURLs{
