@@ -55,6 +55,25 @@ func listing(change http.HandlerFunc, ids ...string) answering {
 	}
 }
 
+func TestBulk_RefusesABlankStatus(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"purge", "--status", ","},
+		{"purge", "--status", " "},
+		{"purge", "--status", ", ", "--all"},
+		{"purge", "--status", ""},
+		{"terminate", "--status", ","},
+		{"terminate", "--status", " ", "--dry-run"},
+		{"terminate", "i", "--status", ","},
+		{"list", "--status", ","},
+	} {
+		api := &asking{}
+		if got := runOn(t.Context(), api, args...); got.code != hubcli.ExitUsage || len(api.asked) > 0 {
+			t.Errorf("%q: exit code %d, sent %q", args, got.code, api.asked)
+		}
+	}
+}
+
 const noInstance = `{"Message":"InstanceId does not match a valid orchestration instance."}`
 
 func TestRestart_CountsAnInstanceThatWasPurgedMeanwhileAsRefused(t *testing.T) {

@@ -173,6 +173,9 @@ func (c command) selection() (url.Values, error) {
 		}
 		query.Add("runtimeStatus", known)
 	}
+	if c.flags.status != "" && len(query["runtimeStatus"]) == 0 {
+		return nil, usageError(fmt.Sprintf("--status is %q; want some of %s", c.flags.status, strings.Join(statuses, ", ")))
+	}
 	if c.flags.prefix != "" {
 		query.Set("instanceIdPrefix", c.flags.prefix)
 	}
