@@ -163,7 +163,7 @@ type failing struct {
 }
 
 func (f failing) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodGet {
+	if strings.HasSuffix(r.URL.Path, "/instances") {
 		return f.answering.RoundTrip(r)
 	}
 	var failed error

@@ -1,6 +1,7 @@
 package hubcli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -225,28 +226,18 @@ func (c bulk) many(a action) error {
 func (c bulk) actOn(ids []string, a action) error {
 	defer c.working(c.verb)()
 	var (
+		tries                 attempts
 		mu                    sync.Mutex // guards the variables below
 		done, failed, refused int
-		unavailable           int   // answers with status 503 since the last other one; a damaged instance causes one
-		outage                error // the reason to stop
 	)
 	_ = forEachConcurrently(ids, func(id string) error {
-		mu.Lock()
-		if outage == nil && c.ctx.Err() != nil {
-			outage = &UnavailableError{c.ctx.Err()}
-		}
-		stopped := outage != nil
-		mu.Unlock()
-		if stopped {
+		if tries.stopped(c.ctx) {
 			return nil
 		}
 		err := a.act(id)
+		tries.add(err)
 		mu.Lock()
 		defer mu.Unlock()
-		unavailable++
-		if exitCode(err) != ExitUnavailable {
-			unavailable = 0
-		}
 		if err == nil {
 			done++
 			return nil
@@ -257,21 +248,50 @@ func (c bulk) actOn(ids []string, a action) error {
 		default:
 			failed++
 		}
-		if _, unreachable := errors.AsType[*UnavailableError](err); unreachable || unavailable == maxConcurrent {
-			outage = err
-		}
 		c.tell(fmt.Sprintf("instance %q: %s", id, strings.TrimSuffix(err.Error(), ".")))
 		return nil
 	})
 	skipped := len(ids) - done - failed - refused
 	err := c.report(a.past, done, refused, failed+skipped)
 	switch text := fmt.Sprintf("%d of %d instances were not %s: %d failed, %d refused, %d not attempted", len(ids)-done, len(ids), a.past, failed, refused, skipped); {
-	case outage != nil && skipped+failed > 0:
-		return errors.Join(err, fmt.Errorf("%s: %w", text, outage))
+	case tries.outage != nil && skipped+failed > 0:
+		return errors.Join(err, fmt.Errorf("%s: %w", text, tries.outage))
 	case failed > 0:
 		return errors.Join(err, errors.New(text))
 	case refused > 0:
 		return errors.Join(err, fmt.Errorf("%d of %d instances were not %s: they do not exist, or their status does not allow it", refused, len(ids), a.past))
 	}
 	return err
+}
+
+// attempts decides when a command that runs on many instances stops: if the hub is unreachable, if
+// maxConcurrent answers in a row have status 503, or if the context ends. A damaged instance causes one
+// such answer.
+type attempts struct {
+	mu          sync.Mutex
+	unavailable int   // answers with status 503 since the last other one
+	outage      error // the reason to stop
+}
+
+// stopped reports whether the command skips the other instances.
+func (a *attempts) stopped(ctx context.Context) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.outage == nil && ctx.Err() != nil {
+		a.outage = &UnavailableError{ctx.Err()}
+	}
+	return a.outage != nil
+}
+
+// add records the result for one instance.
+func (a *attempts) add(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unavailable++
+	if exitCode(err) != ExitUnavailable {
+		a.unavailable = 0
+	}
+	if _, unreachable := errors.AsType[*UnavailableError](err); unreachable || a.unavailable == maxConcurrent {
+		a.outage = err
+	}
 }

@@ -25,7 +25,9 @@ import (
 type replays struct {
 	command
 
-	mu sync.Mutex // guards the results of concurrent requests
+	mu     sync.Mutex // guards the results of concurrent requests
+	tries  attempts
+	failed int // instances that could not be read
 }
 
 // maxConcurrent is the number of instances that are processed at the same time.
@@ -35,8 +37,8 @@ const maxConcurrent = 8
 const notEnded = "Pending,Running,Suspended,ContinuedAsNew"
 
 // each calls the function look, concurrently, for all instances that the flags select. It returns their number.
-// Without --status it selects the instances that have not ended. It stops after the first page with an
-// error.
+// Without --status it selects the instances that have not ended. It prints and counts each instance that
+// cannot be read, and continues. It stops after the first page with another error.
 func (r *replays) each(look func(one instance) error) (n int, err error) {
 	r.flags.status = cmp.Or(r.flags.status, notEnded)
 	query, err := r.selection()
@@ -66,7 +68,11 @@ func (r *replays) each(look func(one instance) error) (n int, err error) {
 			taken[kind]++
 			all = append(all, one)
 		}
-		if err := forEachConcurrently(all, look); err != nil {
+		err = forEachConcurrently(all, func(one instance) error { return r.look(one, look) })
+		if err == nil {
+			err = r.tries.outage
+		}
+		if err != nil {
 			return n, err
 		}
 		n += len(all)
@@ -75,6 +81,32 @@ func (r *replays) each(look func(one instance) error) (n int, err error) {
 		}
 		r.tell(fmt.Sprintf("instances so far: %d", n))
 	}
+}
+
+// look calls the function of each for one instance.
+func (r *replays) look(one instance, look func(one instance) error) error {
+	if r.tries.stopped(r.ctx) {
+		return nil
+	}
+	err := look(one)
+	r.tries.add(err)
+	answer, ok := errors.AsType[*answerError](err)
+	if !ok || exitCode(answer) != ExitFailed && exitCode(answer) != ExitUnavailable {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed++
+	r.tell(err.Error())
+	return nil
+}
+
+// incomplete returns an error if some of n instances could not be read.
+func (r *replays) incomplete(n int) error {
+	if r.failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d instances could not be read", r.failed, n)
 }
 
 // forEachConcurrently calls do for each element, at most maxConcurrent at a time, and returns the joined errors.
@@ -108,14 +140,14 @@ func forEachConcurrently[T any](all []T, do func(T) error) error {
 func (r *replays) ask(id, what string) (*answer, error) {
 	a, err := r.request(http.MethodGet, []string{"instances", id, what}, nil, nil, nil)
 	if a != nil && a.status == http.StatusNotFound {
-		there, err := r.request(http.MethodGet, []string{"instances", id}, withoutPayloads(), nil, nil)
+		var there *answer
+		there, err = r.request(http.MethodGet, []string{"instances", id}, withoutPayloads(), nil, nil)
 		switch {
 		case err == nil:
 			return nil, fmt.Errorf("the app that holds the task hub is too old to return the %s of an instance: stop it first", what)
 		case there != nil && there.status == http.StatusNotFound:
 			return nil, nil
 		}
-		return nil, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("instance %q: %w", id, err)
@@ -178,10 +210,9 @@ func (r *replays) verify() error {
 			if a != nil {
 				check(this, a.body)
 			}
-			if answer, ok := errors.AsType[*answerError](err); ok && exitCode(answer) == ExitFailed {
+			if _, ok := errors.AsType[*answerError](err); ok {
 				this.Problem = err.Error()
-				add(this) // continue with the other instances
-				return nil
+				add(this)
 			}
 			return err
 		})
@@ -263,7 +294,9 @@ func (r *replays) record() error {
 	if err != nil {
 		return err
 	}
-	return r.print(map[string]any{"recorded": n, "directory": r.flags.dir}, fmt.Sprintf("recorded %d histories in %s", n, r.flags.dir))
+	recorded := n - r.failed
+	err = r.print(map[string]any{"recorded": recorded, "directory": r.flags.dir}, fmt.Sprintf("recorded %d histories in %s", recorded, r.flags.dir))
+	return errors.Join(err, r.incomplete(n))
 }
 
 // why prints the reasons why an instance is waiting or, with --stuck, groups many instances by reason.
@@ -384,7 +417,7 @@ type stuckGroup struct {
 // stuck prints groups of instances without progress for --idle, the largest group first.
 func (r *replays) stuck() error {
 	stuckGroups := map[[4]string]*stuckGroup{}
-	_, err := r.each(func(one instance) error {
+	n, err := r.each(func(one instance) error {
 		moved, err := time.Parse(time.RFC3339, one.LastUpdatedTime)
 		if err == nil && time.Since(moved) < r.flags.idle {
 			return nil
@@ -428,7 +461,7 @@ func (r *replays) stuck() error {
 		return cmp.Or(b.Count-a.Count, strings.Compare(a.Name+a.Kind+a.What+a.Where, b.Name+b.Kind+b.What+b.Where))
 	})
 	if r.flags.output == "json" {
-		return r.print(all, "")
+		return errors.Join(r.print(all, ""), r.incomplete(n))
 	}
 	rows := [][]string{{"COUNT", "NAME", "AT", "WAITS FOR", "OLDEST", "EXAMPLE"}}
 	for _, j := range all {
@@ -436,5 +469,5 @@ func (r *replays) stuck() error {
 			strconv.Itoa(j.Count), cell(j.Name), j.Where, cell(strings.TrimSpace(j.Kind + " " + j.What)), ago(j.Oldest.Format(time.RFC3339)), cell(j.Example),
 		})
 	}
-	return r.table(rows)
+	return errors.Join(r.table(rows), r.incomplete(n))
 }

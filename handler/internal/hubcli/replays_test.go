@@ -1,0 +1,67 @@
+package hubcli_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
+)
+
+// oneDamaged is a management API with the instances damaged and sound. It answers status to each request for a
+// part of damaged.
+func oneDamaged(status int) answering {
+	return listing(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path; {
+		case strings.Contains(path, "/damaged/"):
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, `{"Message":"its history cannot be decoded"}`)
+		case strings.HasSuffix(path, "/why"):
+			_, _ = io.WriteString(w, `{"instanceId":"sound","name":"Hello","reasons":[{"kind":"event","name":"Approved"}]}`)
+		default:
+			_, _ = io.WriteString(w, "[]")
+		}
+	}, "damaged", "sound")
+}
+
+func TestReplays_ContinueAfterADamagedInstance(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} {
+		api, dir := oneDamaged(status), t.TempDir()
+		const damage = `instance "damaged": its history cannot be decoded`
+		runOn(t.Context(), api, "why", "--stuck", "--idle", "0s").wants(t, hubcli.ExitFailed, "event Approved", damage, "1 of 2 instances could not be read")
+		runOn(t.Context(), api, "verify").wants(t, hubcli.ExitFailed, "damaged\tHello", "1 of 2 instances do not match")
+		runOn(t.Context(), api, "record", "--dir", dir).wants(t, hubcli.ExitFailed, "recorded 1 histories", damage, "1 of 2 instances could not be read")
+		if _, err := os.Stat(filepath.Join(dir, "sound.json")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestReplays_StopWhenTheHubIsUnreachable(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"why --stuck --idle 0s", "verify", "record --dir " + t.TempDir()} {
+		for name, fail := range map[string]func(w http.ResponseWriter) error{
+			"no answer": func(http.ResponseWriter) error { return errors.New("connection refused") },
+			"an outage": func(w http.ResponseWriter) error {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return nil
+			},
+		} {
+			var attempts atomic.Int64
+			api := failing{listing(nil, strings.Fields(strings.Repeat("i ", 100))...), func(w http.ResponseWriter, _ *http.Request) error {
+				attempts.Add(1)
+				return fail(w)
+			}}
+			runOn(t.Context(), api, strings.Fields(command)...).wants(t, hubcli.ExitUnavailable, "", `instance "i": `)
+			if n := attempts.Load(); n > 15 {
+				t.Errorf("%s: %s: %d attempts, want at most 8 and the 7 that run at the same time", name, command, n)
+			}
+		}
+	}
+}
