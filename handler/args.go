@@ -56,8 +56,8 @@ var appCommands = []appCommand{
 	{"-schema", "", "write the JSON schema of host.json, for editors", false, schemaCommand, ""},
 	{"-openapi", "", "write the OpenAPI document of the management API, for tools and generated clients", false, openAPICommand, ""},
 	{"-init", newapp.Usage, "write a new app into FOLDER; if one is there, show how a new one differs", false, initCommand, newapp.Flags},
-	{"package", "[-o FILE]", "write the zip file that the app runs from in Azure, by default bin/app.zip", true, packageCommand, ""},
-	{"deploy", "[-template FILE] [-skip-verify] RESOURCE-GROUP NAME [PARAMETER=VALUE …]", "package the app and deploy it to Azure Functions, with the Azure CLI", true, deployCommand, ""},
+	{"package", "[-per-route] [-o FILE]", "write the zip file that the app runs from in Azure, by default bin/app.zip", true, packageCommand, ""},
+	{"deploy", "[-per-route] [-template FILE] [-skip-verify] RESOURCE-GROUP NAME [PARAMETER=VALUE …]", "package the app and deploy it to Azure Functions, with the Azure CLI", true, deployCommand, ""},
 }
 
 // The arguments that print the usage text and the version.

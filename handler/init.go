@@ -13,6 +13,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/apppackage"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/newapp"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 )
 
 // initCommand runs the command -init.
@@ -38,15 +39,17 @@ func libraryVersion(build *debug.BuildInfo, ok bool) string {
 func packageCommand(app App, args []string, out io.Writer) error {
 	flags := newFlags("package")
 	zip := flags.String("o", filepath.Join("bin", "app.zip"), "")
+	perRoute := flags.Bool("per-route", false, "")
 	if err := parseFlags(flags, args, 0); err != nil {
 		return err
 	}
-	return packageApp(app, *zip, out)
+	return packageApp(app, *zip, *perRoute, out)
 }
 
-// packageApp writes the function.json files and the zip file of the app in the working directory.
-func packageApp(app App, zip string, out io.Writer) error {
-	if err := writeFunctions(app, ".", false, io.Discard); err != nil {
+// packageApp writes the function.json files and the zip file of the app in the working directory. Each route gets its
+// own function if perRoute is true, or if the directory has such functions.
+func packageApp(app App, zip string, perRoute bool, out io.Writer) error {
+	if err := writeFunctions(app, ".", perRoute || triggers.IsGenerated(managementFunction), io.Discard); err != nil {
 		return err
 	}
 	mainPackage := ""
@@ -61,6 +64,7 @@ func deployCommand(app App, args []string, out io.Writer) error {
 	flags := newFlags("deploy")
 	template := flags.String("template", filepath.Join("infra", "main.bicep"), "")
 	skip := flags.Bool("skip-verify", false, "")
+	perRoute := flags.Bool("per-route", false, "")
 	if err := parseFlags(flags, args, -1); err != nil {
 		return err
 	}
@@ -77,7 +81,7 @@ func deployCommand(app App, args []string, out io.Writer) error {
 	if _, err := os.Stat(d.Template); err != nil {
 		return fmt.Errorf("the template of the app's resources: %w; a new app has one: -init --help", err)
 	}
-	if err := packageApp(app, d.Zip, out); err != nil {
+	if err := packageApp(app, d.Zip, *perRoute, out); err != nil {
 		return err
 	}
 	if !*skip {

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 )
 
 // The handler accepts the settings of new apps.
@@ -86,6 +88,31 @@ func TestDeploy_SaysHowAContainerIsDeployed(t *testing.T) {
 	} {
 		if err := command(); err == nil || !strings.Contains(err.Error(), "use docker build") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestPackage_KeepsTheFunctionsOfTheRoutes(t *testing.T) {
+	for _, tt := range []struct {
+		written, args []string
+		perRoute      bool
+	}{
+		{[]string{"-per-route"}, nil, true},
+		{nil, []string{"-per-route"}, true},
+		{nil, nil, false},
+	} {
+		root := hostRoot(t, `{"customHandler": {"description": {"defaultExecutablePath": "bin/app"}}}`)
+		if _, err := runWrite(t, starter, append(tt.written, root)...); err != nil {
+			t.Fatal(err)
+		}
+		t.Chdir(root)
+		if err := packageCommand(starter, tt.args, io.Discard); err == nil || !strings.Contains(err.Error(), "go build") {
+			t.Errorf("the folder has no package to build: %v", err)
+		}
+		for _, function := range []string{"http-orders", "durabletask"} {
+			if _, err := os.Stat(filepath.Join(root, function, triggers.FileName)); (err == nil) != tt.perRoute {
+				t.Errorf("%q, then package %q: function %s: %v", tt.written, tt.args, function, err)
+			}
 		}
 	}
 }

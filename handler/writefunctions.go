@@ -75,6 +75,9 @@ func functionsOf(app App, hostJSON []byte, perRoute bool) ([]*triggers.Function,
 	return functions, nil
 }
 
+// managementFunction is the name of the function for the management API, if each route has its own function.
+const managementFunction = "durabletask"
+
 // routeFunctions returns one function per route of the app, and one for the management API.
 func routeFunctions(app App, hostJSON []byte) ([]*triggers.Function, error) {
 	found, err := settings.ParseHostJSON(hostJSON)
@@ -97,7 +100,7 @@ func routeFunctions(app App, hostJSON []byte) ([]*triggers.Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(functions, triggers.HTTPFunction("durabletask", management, "function", []string{"get", "post", "delete", "head"})), nil
+	return append(functions, triggers.HTTPFunction(managementFunction, management, "function", []string{"get", "post", "delete", "head"})), nil
 }
 
 // consoleFunction returns the function of the web console. It is anonymous, because a browser's cookie

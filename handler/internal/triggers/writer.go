@@ -96,9 +96,8 @@ func (w writer) removeOthers(functions []*Function) error {
 		if !entry.IsDir() || slices.ContainsFunc(functions, func(f *Function) bool { return f.Name == entry.Name() }) {
 			continue
 		}
-		old, err := os.ReadFile(path)
-		if err != nil || !isGenerated(old) {
-			continue // not a function, or not generated
+		if !IsGenerated(filepath.Dir(path)) {
+			continue
 		}
 		if err := os.Remove(path); err != nil {
 			return err
@@ -107,6 +106,12 @@ func (w writer) removeOthers(functions []*Function) error {
 		w.tell("removed %s", path)
 	}
 	return nil
+}
+
+// IsGenerated reports whether folder has a function.json that [Write] has written.
+func IsGenerated(folder string) bool {
+	old, err := os.ReadFile(filepath.Join(folder, FileName))
+	return err == nil && isGenerated(old)
 }
 
 func isGenerated(functionJSON []byte) bool {
