@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -219,7 +220,7 @@ func (i *invoker) answerWrapped(c echo.Context, name string, wrapped wrappedRequ
 		Headers    map[string]string `json:"headers"`
 		Body       string            `json:"body"`
 	}
-	output := httpOutput{answer.status, map[string]string{}, answer.body.String()}
+	output := httpOutput{cmp.Or(answer.status, http.StatusOK), map[string]string{}, answer.body.String()}
 	if !utf8.ValidString(output.Body) {
 		answer.header.Set("Content-Type", web.ContentTypeJSON)
 		message, err := jsontext.Marshal(web.ErrorBody{Message: "The answer is not text, and the host wraps answers in JSON. " +

@@ -53,6 +53,7 @@ var mirror = App{Routes: func(api *echo.Group, _ *durableClient) {
 		c.Response().Header().Add("X-Two", "2")
 		return c.JSON(http.StatusAccepted, []string{c.Request().Method, c.Param("id"), c.QueryParam("q"), c.Request().Host, c.Request().Header.Get("X-Mine"), string(body)})
 	})
+	api.GET("/nothing", func(echo.Context) error { return nil })
 	api.GET("/picture", func(c echo.Context) error { return c.Blob(http.StatusOK, "image/png", []byte{0xff, 0xfe}) })
 }}
 
@@ -76,6 +77,7 @@ func TestInvocation_OfAnHTTPFunctionIsAnsweredByTheRoutes(t *testing.T) {
 			202, `["PUT","7","","localhost:7071","","hello"]` + "\n",
 		},
 		{"no body", `{"Url":"http://localhost:7071/api/mirror/7","Method":"GET","Headers":{}}`, 202, `["GET","7","","localhost:7071","",""]` + "\n"},
+		{"nothing", `{"Url":"http://localhost:7071/api/nothing","Method":"GET","Headers":{}}`, 200, ""},
 		{"nowhere", `{"Url":"http://localhost:7071/api/nowhere","Method":"GET","Headers":{}}`, 404, `{"Message":"Not Found"}`},
 		{"management", `{"Url":"http://localhost:7071/api/durabletask/instances","Method":"GET","Headers":{}}`, 200, `[]`},
 		{
