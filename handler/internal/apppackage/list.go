@@ -28,8 +28,8 @@ type entry struct {
 var never = []string{".git", ".vscode", ".funcignore", ".gitignore", "local.settings.json", "project.lock.json"}
 
 // list returns the files of the zip, sorted by name: the files of root, and app at the path of the executable in
-// host.json. It skips files that .funcignore or never names, and other files in the executable's folder.
-func list(root, app string) ([]entry, error) {
+// host.json. It skips files that .funcignore or never names, other files in the executable's folder, and an earlier zip.
+func list(root, app, zip string) ([]entry, error) {
 	executable, err := executablePath(root)
 	if err != nil {
 		return nil, err
@@ -38,6 +38,7 @@ func list(root, app string) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	earlier, _ := os.Stat(zip)
 	entries := []entry{{name: executable, file: app, executable: true}}
 	err = filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -59,8 +60,11 @@ func list(root, app string) ([]entry, error) {
 		case !d.Type().IsRegular():
 			return fmt.Errorf("%s is not a regular file: name it in .funcignore, or replace it by a file", name)
 		}
-		entries = append(entries, entry{name: name, file: file})
-		return nil
+		info, err := d.Info()
+		if err == nil && !os.SameFile(info, earlier) {
+			entries = append(entries, entry{name: name, file: file})
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func Package(ctx context.Context, root, mainPackage, zip string, out io.Writer) 
 // write writes the zip. It writes another file and renames it, so that zip is always complete. It returns the number
 // of files in it.
 func write(zip, root, program string) (n int, err error) {
-	entries, err := list(root, program)
+	entries, err := list(root, program, zip)
 	if err != nil {
 		return 0, err
 	}

@@ -135,6 +135,24 @@ func TestZip_IsTheSameByteForByte(t *testing.T) {
 	}
 }
 
+func TestZip_LeavesOutTheZipItself(t *testing.T) {
+	root, app := files(t, map[string]string{"host.json": hostJSON, "other.zip": "x"})
+	out := filepath.Join(root, "app.zip")
+	var zips [2][]byte
+	for i := range zips {
+		n, err := write(out, root, app)
+		if err != nil || n != 3 {
+			t.Fatalf("%d files, want 3: %v", n, err)
+		}
+		if zips[i], err = os.ReadFile(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(zips[0], zips[1]) {
+		t.Error("the second zip of the same files differs")
+	}
+}
+
 func TestZip_RefusesAnAppThatWouldNotRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
