@@ -2,6 +2,7 @@ package hubcli
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -276,12 +277,16 @@ func (r *replays) record() error {
 	if err := os.MkdirAll(r.flags.dir, 0o750); err != nil {
 		return err
 	}
+	recorded := 0
 	write := func(id string) error {
 		a, err := r.ask(id, "history")
 		if err != nil || a == nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(r.flags.dir, url.PathEscape(id)+".json"), a.body, 0o600)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		recorded++
+		return os.WriteFile(filepath.Join(r.flags.dir, fileName(id)), a.body, 0o600)
 	}
 	n, err := 1, error(nil)
 	if len(r.args) == 1 {
@@ -294,9 +299,20 @@ func (r *replays) record() error {
 	if err != nil {
 		return err
 	}
-	recorded := n - r.failed
 	err = r.print(map[string]any{"recorded": recorded, "directory": r.flags.dir}, fmt.Sprintf("recorded %d histories in %s", recorded, r.flags.dir))
 	return errors.Join(err, r.incomplete(n))
+}
+
+// longestName is the longest escaped ID in the name of a file, in bytes. File systems allow names of 255.
+const longestName = 200
+
+// fileName returns the name of the file for the history of an instance.
+func fileName(id string) string {
+	name := url.PathEscape(id)
+	if len(name) > longestName {
+		name = fmt.Sprintf("%s-%x", name[:longestName/2], sha256.Sum256([]byte(id)))
+	}
+	return name + ".json"
 }
 
 // why prints the reasons why an instance is waiting or, with --stuck, groups many instances by reason.

@@ -65,3 +65,24 @@ func TestReplays_StopWhenTheHubIsUnreachable(t *testing.T) {
 		}
 	}
 }
+
+func TestRecord_WritesAFileForEachIDAndCountsTheFiles(t *testing.T) {
+	t.Parallel()
+	ids := []string{strings.Repeat("注", 28), strings.Repeat("a", 251), strings.Repeat("a", 252), "a/b", "purged"}
+	dir := t.TempDir()
+	api := listing(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/purged") {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = io.WriteString(w, "[]")
+	}, ids...)
+	runOn(t.Context(), api, "record", "--dir", dir).wants(t, hubcli.ExitOK, "recorded 4 histories")
+	if files, err := filepath.Glob(filepath.Join(dir, "*.json")); err != nil || len(files) != 4 {
+		t.Errorf("wrote %q, %v; want 4 files", files, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "a%2Fb.json")); err != nil {
+		t.Error(err)
+	}
+	runOn(t.Context(), api, "verify", dir).wants(t, hubcli.ExitOK, "", "All instances match the orchestrators of this program: 4")
+}
