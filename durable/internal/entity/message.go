@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha1" //nolint:gosec // UUIDs of version 5 use SHA-1
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,19 +121,26 @@ func (r Response) encode(message string) string {
 	return string(w.buf)
 }
 
-// OriginOfResponse returns the origin of the request that an event answers, or "" if the
-// content has none. It looks only at the end of the content, where Encode writes it: an answer
-// may be long.
-func OriginOfResponse(text *string) string {
-	const member, length = `,"origin":"`, 36
-	if text == nil {
+// OriginOfAnswer returns the origin of the request that an event answers. It returns "" if the
+// content has no origin, or if the event is not the answer of an entity. An answer has the ID of
+// its request as its name, and Encode writes its content. OriginOfAnswer looks only at the start
+// and the end of the content, because an answer may be long.
+func OriginOfAnswer(e *history.EventRaised) string {
+	const start, member, length = `{"result":`, `,"origin":"`, 36
+	if e.Input == nil || !strings.HasPrefix(*e.Input, start) || !isRequestID(e.Name) {
 		return ""
 	}
-	rest, ok := strings.CutSuffix(*text, `"}`)
+	rest, ok := strings.CutSuffix(*e.Input, `"}`)
 	if n := len(rest) - length; ok && n > 0 && strings.HasSuffix(rest[:n], member) {
 		return rest[n:]
 	}
 	return ""
+}
+
+// isRequestID reports whether name is a GUID with dashes.
+func isRequestID(name string) bool {
+	raw, err := hex.DecodeString(strings.ReplaceAll(name, "-", ""))
+	return err == nil && len(raw) == 16 && len(name) == 36
 }
 
 // ParseResponse decodes an answer in either format. The older scheduler encodes a failure as

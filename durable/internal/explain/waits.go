@@ -222,7 +222,7 @@ func incompleteTasks(events []history.Event) map[int]Wait {
 				}
 			}
 		case *history.EventRaised:
-			if answered, ok := calls[cmp.Or(entity.OriginOfResponse(e.Input), strings.ToLower(e.Name))]; ok {
+			if answered, ok := calls[cmp.Or(entity.OriginOfAnswer(e), strings.ToLower(e.Name))]; ok {
 				complete(answered)
 			}
 		case *history.ExecutionResumed:

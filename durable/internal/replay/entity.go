@@ -89,7 +89,7 @@ type Alias struct {
 // no call has the ID. An origin takes precedence over the event's name, because generations
 // that start at the same time create calls with equal IDs.
 func (v *entities) idAnswered(e *history.EventRaised) string {
-	if origin := entity.OriginOfResponse(e.Input); origin != "" {
+	if origin := entity.OriginOfAnswer(e); origin != "" {
 		return v.idByOrigin[origin]
 	}
 	return strings.ToLower(e.Name)

@@ -166,7 +166,7 @@ func (v *events) WaitEvent(f *Future, name string) {
 // raise delivers an event to the newest waiting future, or buffers it. An entity's answer to a
 // request that replay has not made yet is buffered under its origin.
 func (v *events) raise(e *history.EventRaised) {
-	n := v.byName(cmp.Or(entity.OriginOfResponse(e.Input), e.Name))
+	n := v.byName(cmp.Or(entity.OriginOfAnswer(e), e.Name))
 	a := arrival{e, v.arrived}
 	v.arrived++
 	for len(n.waiting) > 0 {

@@ -36,3 +36,31 @@ func TestEvents_EndedRacesAreRemoved(t *testing.T) {
 		t.Errorf("up to %d waits were stored, want 1 to 10", most)
 	}
 }
+
+// resemblesAnswer is a payload of a client's event. Its end resembles the end of an entity's answer.
+const resemblesAnswer = `{"id":7,"origin":"7d444840-9dc0-11d1-b245-5ffdce74fad2"}`
+
+func TestEvents_APayloadMayResembleTheAnswerOfAnEntity(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, event, payload string }{
+		{"the end", "Order", resemblesAnswer},
+		{"the end, and the name", "9e952958-5e33-4daf-827f-2fa12937b875", resemblesAnswer},
+		{"the whole payload", "Order", `{"result":"7","origin":"7d444840-9dc0-11d1-b245-5ffdce74fad2"}`},
+		{"the whole payload, and the length of the name", "The-order-of-the-customer-in-seat-12", `{"result":"7","origin":"7d444840-9dc0-11d1-b245-5ffdce74fad2"}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
+				var f replay.Future
+				x.WaitEvent(&f, test.event)
+				f.Await()
+				return f.Event().(*history.EventRaised).Input, nil
+			})
+			s.Start(nil)
+			s.Episode(replaytest.Raised(test.event, test.payload))
+			if got := s.Output(history.Completed); got != test.payload {
+				t.Errorf("received %s, want %s", got, test.payload)
+			}
+		})
+	}
+}

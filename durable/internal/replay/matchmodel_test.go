@@ -87,7 +87,7 @@ func eventOf(text string) history.Event {
 	case "child":
 		return &history.SubOrchestrationInstanceCompleted{Header: head(-1), TaskScheduledID: id}
 	}
-	return replaytest.Raised(which, "")
+	return replaytest.Raised(which, resemblesAnswer)
 }
 
 // One step of an orchestrator is changed, at any position. Replay must report a divergence

@@ -340,7 +340,7 @@ func candidatesOf(past []history.Event) map[string]candidate {
 				requests[cmp.Or(r.Origin, r.ID)] = key
 			}
 		case *history.EventRaised:
-			delete(open, requests[cmp.Or(entity.OriginOfResponse(e.Input), strings.ToLower(e.Name))])
+			delete(open, requests[cmp.Or(entity.OriginOfAnswer(e), strings.ToLower(e.Name))])
 		}
 		if id, ok := history.Completes(e); ok {
 			delete(open, fmt.Sprint("task ", id))
