@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 )
 
 // actions numbers the decisions of the orchestrator and holds those that no event records yet.
@@ -76,6 +77,16 @@ func (s *actions) first(skip func(id int) bool) Action {
 func (s *actions) clear() {
 	s.pending, s.head = nil, 0
 	clear(s.stacks)
+}
+
+// keepReleases removes all pending actions except the releases of locks.
+func (s *actions) keepReleases() {
+	for i, a := range s.pending {
+		e, isEvent := a.(*SendEvent)
+		if isRelease := isEvent && entity.IsRelease(e.Name) && history.IsEntity(e.InstanceID); a != nil && !isRelease {
+			s.remove(i)
+		}
+	}
 }
 
 // take returns all pending actions and clears the list. Actions to record and steps to run are

@@ -443,20 +443,47 @@ func TestCriticalSection_ADivergingExecutionReleasesRecordedLocks(t *testing.T) 
 	}
 }
 
-func TestCriticalSection_TerminatingASuspendedInstanceReleasesItsLocks(t *testing.T) {
+// The four events of a test arrive in every order and with every division into episodes. A
+// termination follows.
+func TestCriticalSection_EveryEndReleasesTheLocksOnce(t *testing.T) {
 	t.Parallel()
-	s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
+	code := func(x *replay.Execution, _ *string) (*string, error) {
 		lock(x, "a")
-		var f replay.Future
-		x.WaitEvent(&f, "never")
-		f.Await()
+		for range 2 {
+			var f replay.Future
+			x.WaitEvent(&f, "go")
+			f.Await()
+			x.Unlock()
+		}
 		return nil, nil
-	})
-	sent := requests(t, s.Start(nil))
-	s.Episode(answer(sent[0], "Lock Acquisition Completed"))
-	head := history.NewHeader(s.Now)
-	actions := s.Episode(&history.ExecutionSuspended{Header: head}, &history.ExecutionTerminated{Header: head, Reason: new("enough")})
-	if got := fmt.Sprint(released(actions)); got != "[@counter@a]" {
-		t.Errorf("released %s", got)
+	}
+	head := history.NewHeader(replaytest.Epoch)
+	for order := range 4 * 4 * 4 * 4 {
+		for division := range 2 * 2 * 2 * 2 {
+			s := replaytest.New(t, "O", code)
+			sent := requests(t, s.Start(nil))
+			events := []history.Event{
+				answer(sent[0], "Lock Acquisition Completed"), replaytest.Raised("go", ""),
+				&history.ExecutionSuspended{Header: head}, &history.ExecutionResumed{Header: head},
+			}
+			var episode []history.Event
+			var arrived string
+			for i := range 4 {
+				e := events[order>>(2*i)&3]
+				episode = append(episode, e)
+				arrived += e.Type().String() + " "
+				if division>>i&1 == 1 && s.End() == nil {
+					s.Episode(episode...)
+					episode = nil
+					arrived += "| "
+				}
+			}
+			if s.End() == nil {
+				s.Episode(append(episode, &history.ExecutionTerminated{Header: head})...)
+			}
+			if got := fmt.Sprint(released(s.Actions)); s.End() == nil || got != "[@counter@a]" {
+				t.Fatalf("after %sExecutionTerminated, %s is released and the end is %+v; want [@counter@a] and an end", arrived, got, s.End())
+			}
+		}
 	}
 }

@@ -292,7 +292,7 @@ func (x *Execution) finish(status history.RuntimeStatus, failure *history.Failur
 }
 
 // terminate ends the execution from outside. Earlier decisions are kept, as if they belonged to
-// an earlier episode, unless the instance was suspended.
+// an earlier episode, unless the instance was suspended. The releases of locks are always kept.
 //
 // If an execution continues as new and is terminated in the same episode, it is terminated: the
 // message would not reach its next generation.
@@ -301,7 +301,7 @@ func (x *Execution) terminate(e *history.ExecutionTerminated) {
 		return
 	}
 	if x.suspended || x.deferredEnd {
-		x.actions.clear()
+		x.actions.keepReleases()
 	}
 	x.deferredEnd = false
 	x.finish(history.Terminated, nil).Result = e.Reason
