@@ -220,6 +220,82 @@ func TestClient_RewindsAFailedInstance(t *testing.T) {
 	}
 }
 
+// A call fails, the orchestrator reacts by another decision, and then an activity fails. Rewind
+// retries only that activity.
+func TestClient_RewindKeepsHandledFailures(t *testing.T) {
+	t.Parallel()
+	type void = durable.Void
+	retry := durable.RetryPolicy{MaxAttempts: 2, FirstInterval: time.Minute}
+	failures, isRepaired := 0, false
+	flaky := func(context.Context, void) (void, error) { failures++; return void{}, errors.New("flaky") }
+	steady := func(context.Context, void) (void, error) { return void{}, nil }
+	fragile := func(ctx context.Context, _ void) (void, error) {
+		durabletest.Spend(ctx, time.Second) // rewind identifies the episode that decided a step by its time
+		if isRepaired {
+			return void{}, nil
+		}
+		return void{}, errors.New("fragile")
+	}
+	flakyChild := func(ctx *durable.Context, _ void) (void, error) {
+		return durable.CallActivity(ctx, flaky, void{}).Await()
+	}
+	steadyChild := func(ctx *durable.Context, _ void) (void, error) {
+		return durable.CallActivity(ctx, steady, void{}).Await()
+	}
+	step := func(f func(context.Context, void) (void, error)) func(context.Context) (void, error) {
+		return func(ctx context.Context) (void, error) { return f(ctx, void{}) }
+	}
+	calls := map[string]func(*durable.Context) *durable.Task[void]{
+		"an activity":       func(ctx *durable.Context) *durable.Task[void] { return durable.CallActivity(ctx, flaky, void{}) },
+		"an activity twice": func(ctx *durable.Context) *durable.Task[void] { return durable.CallActivity(ctx, flaky, void{}, retry) },
+		"a child": func(ctx *durable.Context) *durable.Task[void] {
+			return durable.CallSubOrchestrator(ctx, flakyChild, void{})
+		},
+		"a child twice": func(ctx *durable.Context) *durable.Task[void] {
+			return durable.CallSubOrchestrator(ctx, flakyChild, void{}, retry)
+		},
+		"a step":       func(ctx *durable.Context) *durable.Task[void] { return durable.Step(ctx, "flaky", step(flaky)) },
+		"a step twice": func(ctx *durable.Context) *durable.Task[void] { return durable.Step(ctx, "flaky", step(flaky), retry) },
+	}
+	reactions := map[string]func(*durable.Context){
+		"an activity": func(ctx *durable.Context) { _, _ = durable.CallActivity(ctx, steady, void{}).Await() },
+		"a child":     func(ctx *durable.Context) { _, _ = durable.CallSubOrchestrator(ctx, steadyChild, void{}).Await() },
+		"a step":      func(ctx *durable.Context) { _, _ = durable.Step(ctx, "steady", step(steady)).Await() },
+		"a timer":     func(ctx *durable.Context) { ctx.Sleep(time.Hour) },
+	}
+	main := func(ctx *durable.Context, chosen [2]string) (void, error) {
+		if _, err := calls[chosen[0]](ctx).Await(); err == nil {
+			return void{}, errors.New("the call succeeded")
+		}
+		reactions[chosen[1]](ctx)
+		return durable.CallActivity(ctx, fragile, void{}).Await()
+	}
+	functions := []*durable.Registration{
+		durable.Orchestrator("Main", main), durable.Orchestrator("FlakyChild", flakyChild), durable.Orchestrator("SteadyChild", steadyChild),
+		durable.Activity("Flaky", flaky), durable.Activity("Steady", steady), durable.Activity("Fragile", fragile),
+	}
+	for call := range calls {
+		for reaction := range reactions {
+			t.Run(call+" fails, then "+reaction, func(t *testing.T) {
+				hub := durabletest.New(t, functions...)
+				isRepaired = false
+				i := durabletest.Start(hub, main, [2]string{call, reaction})
+				if _, err := i.Wait(); err == nil || !strings.Contains(err.Error(), "fragile") {
+					t.Fatalf("got %v, want the failure of the last activity", err)
+				}
+				before := failures
+				isRepaired = true
+				if err := hub.Client().Rewind(t.Context(), i.ID, "again"); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := i.Wait(); err != nil || failures != before {
+					t.Errorf("after the rewind, the call failed %d more times, and the instance ended with %v", failures-before, err)
+				}
+			})
+		}
+	}
+}
+
 // Continue-as-new keeps events that were not awaited. Detached children keep running.
 func TestHub_KeepsEventsAcrossGenerationsAndRunsDetachedChildren(t *testing.T) {
 	t.Parallel()

@@ -77,9 +77,6 @@ func (x *recordedExecution) rewound(now time.Time) rewindChanges {
 	c := rewindChanges{}
 	c.replace(x.endAt)
 	handled, idle := x.handledFailures()
-	for _, at := range idle {
-		c.replace(at)
-	}
 	for at, e := range x.events {
 		id := e.Head().EventID
 		_, hasResult := x.results[id]
@@ -90,7 +87,7 @@ func (x *recordedExecution) rewound(now time.Time) rewindChanges {
 			if handled[at] {
 				continue
 			}
-			c.replace(at)
+			c.replace(append(idle[at], at)...)
 			// The scheduling event is missing if an earlier rewind was interrupted.
 			if scheduled, ok := x.decided[e.TaskScheduledID]; ok {
 				c.replace(scheduled)
@@ -98,7 +95,7 @@ func (x *recordedExecution) rewound(now time.Time) rewindChanges {
 			c.again = true
 		case *history.SubOrchestrationInstanceFailed:
 			if !handled[at] {
-				c.replace(at)
+				c.replace(append(idle[at], at)...)
 			}
 		case *history.TaskScheduled:
 			if !hasResult {
@@ -139,38 +136,41 @@ func (x *recordedExecution) children(c rewindChanges) []recordedChild {
 // which events arrived together and what the orchestrator decided then. It does not show which
 // event caused which decision.
 //
-// idle holds the positions of the timers that belong to unhandled failures, and of their
-// firings. DurableTask creates such a timer, with zero delay, after the last attempt of a retry
+// idle holds, by the position of a failure, the positions of its timer with zero delay and of the
+// firing. DurableTask creates such a timer after the last attempt of a retry
 // (DurableTask.Core/RetryInterceptor.cs, Invoke).
 //
 //  1. A failure is unhandled if the orchestrator decided nothing in the same episode.
 //  2. If the episode created as many timers as failures arrived, each timer belongs to a
-//     retry. Timers and failures have the same order.
+//     retry. Timers and failures have the same order. If the timer has zero delay, the code
+//     receives the failure in the episode in which the timer fires.
 //  3. If only failures arrived, the decisions handle them.
 //  4. Otherwise another event may be the cause of the decisions, and the failures count as
 //     unhandled.
 //
 // A step is recorded in a later episode than the one that decided it.
-func (x *recordedExecution) handledFailures() (handled map[int]bool, idle []int) {
-	handled = make(map[int]bool)
+func (x *recordedExecution) handledFailures() (handled map[int]bool, idle map[int][]int) {
+	handled, idle = make(map[int]bool), make(map[int][]int)
+	late := make(map[int]int) // failures by the position of the firing
 	for begin := 0; begin < len(x.events); {
 		end := begin + 1
 		for end < len(x.events) && x.events[end].Type() != history.TypeOrchestratorStarted {
 			end++
 		}
-		e := x.episode(begin, end)
+		e := x.episode(begin, end, late)
 		switch {
 		case len(e.failures) == 0 || e.decisions == 0:
 		case len(e.timers) == len(e.failures):
 			for i, timer := range e.timers {
-				created := x.events[timer].(*history.TimerCreated)
+				created, failure := x.events[timer].(*history.TimerCreated), e.failures[i]
 				if created.FireAt.After(x.events[begin].Head().Timestamp) {
-					handled[e.failures[i]] = true
+					handled[failure] = true
 					continue
 				}
-				idle = append(idle, timer)
+				idle[failure] = append(idle[failure], timer)
 				if fired, ok := x.results[created.EventID]; ok {
-					idle = append(idle, fired)
+					idle[failure] = append(idle[failure], fired)
+					late[fired] = failure
 				}
 			}
 		case e.onlyFailures:
@@ -191,10 +191,16 @@ type recordedEpisode struct {
 	onlyFailures bool // no other event arrived
 }
 
-func (x *recordedExecution) episode(begin, end int) recordedEpisode {
+// episode summarizes the events from begin to end. Late holds the failures that arrived in earlier
+// episodes, by the position of the timer's firing that passes them to the code.
+func (x *recordedExecution) episode(begin, end int, late map[int]int) recordedEpisode {
 	e := recordedEpisode{onlyFailures: true, decisions: x.steps[x.events[begin].Head().Timestamp.UTC()]}
 	for at := begin; at < end; at++ {
 		if x.isStep(at) {
+			continue
+		}
+		if failure, isLate := late[at]; isLate {
+			e.failures = append(e.failures, failure)
 			continue
 		}
 		switch event := x.events[at].(type) {

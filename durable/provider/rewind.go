@@ -191,11 +191,13 @@ type rewindChanges struct {
 	again           bool // the orchestrator has to decide something again
 }
 
-func (c *rewindChanges) replace(at int) {
+func (c *rewindChanges) replace(positions ...int) {
 	if c.replaced == nil {
 		c.replaced = make(map[int]bool)
 	}
-	c.replaced[at] = true
+	for _, at := range positions {
+		c.replaced[at] = true
+	}
 }
 
 func (c *rewindChanges) markChild(at int) {

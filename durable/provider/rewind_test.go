@@ -151,6 +151,17 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
+			"keeps a failure that was handled after the last attempt of a retry",
+			map[string]*script{"p": new(script).
+				episode(started("p"), task(0)).               // 0 1 2 3
+				episode(failed(0), timer(1, noon)).           // 4 5 6 7
+				episode(fired(1), task(2)).                   // 8 9 10 11
+				episode(done(2), task(3)).                    // 12 13 14 15
+				episode(failed(3), ends(4, history.Failed))}, // 16 17 18 19
+			[]change{{ID: "p", Replace: []int{14, 17, 18}}},
+			[]sent{{To: "p", Event: "GenericEvent"}},
+		},
+		{
 			"follows .NET if it is unclear whether a failure was handled",
 			map[string]*script{"p": new(script).
 				episode(started("p"), task(0), task(1)).      // 0 1 2 3 4
