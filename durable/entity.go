@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -402,7 +403,7 @@ func (c *EntityContext) start(name string, version Version, in any, opts []Start
 	if err := ValidateInstanceID(o.id); err != nil {
 		return "", fmt.Errorf("start orchestration %s: %w", name, err)
 	}
-	if err := checkStart(name, *o.version, o.tags); err != nil {
+	if err := errors.Join(checkStart(name, *o.version, o.tags), checkDue(o.at)); err != nil {
 		return "", fmt.Errorf("start orchestration: %w", err)
 	}
 	input, err := encode(in)

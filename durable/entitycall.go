@@ -141,8 +141,9 @@ var (
 // signaled operation is discarded; a failure is logged.
 //
 // SignalFrom panics with a [UsageError] if the input cannot be encoded, or if the
-// entity or the operation is not registered. It also panics if the key is invalid or the
-// orchestrator has locked the entity. The panic fails the orchestration or the operation.
+// entity or the operation is not registered. It also panics if the key or the time is
+// invalid, or if the orchestrator has locked the entity. The panic fails the
+// orchestration or the operation.
 func SignalFrom[S, I, O any](ctx Signaler, key EntityKey[S], operation func(*S, *EntityContext, I) (O, error), in I, opts ...SignalOption) {
 	id, name, err := operationOf(ctx.entities(), key, operation)
 	signalFrom(ctx, id, name, in, opts, err)
@@ -157,7 +158,11 @@ func signalFrom(ctx Signaler, id entity.ID, operation string, in any, opts []Sig
 	if err != nil {
 		ctx.refuse("SignalFrom", fmt.Sprintf("durable: encode input of operation %s of %s: %v", operation, id, err))
 	}
-	ctx.signal(id, operation, input, dueAt(ctx.Now(), opts))
+	due, err := dueAt(ctx.Now(), opts)
+	if err != nil {
+		ctx.refuse("SignalFrom", fmt.Sprintf("durable: signal operation %s of %s: %v", operation, id, err))
+	}
+	ctx.signal(id, operation, input, due)
 }
 
 // SignalOption configures a signal. [SignalAt] and [SignalAfter] return one.
@@ -172,7 +177,7 @@ type signalOption func(*signalOptions)
 func (o signalOption) applySignal(to *signalOptions) { o(to) }
 
 // SignalAt returns the option to deliver a signal at time t. The zero time, or a time
-// in the past, means immediately.
+// in the past, means immediately. A time after the year 9999 is an error.
 //
 // Applies to: [Signal], [SignalFrom], [Client.SignalEntity].
 func SignalAt(t time.Time) SignalOption { return signalOption(func(o *signalOptions) { o.due = t }) }
@@ -185,15 +190,15 @@ func SignalAfter(d time.Duration) SignalOption {
 }
 
 // dueAt returns the delivery time of a signal, or the zero time for immediate delivery.
-func dueAt(now time.Time, opts []SignalOption) time.Time {
+func dueAt(now time.Time, opts []SignalOption) (time.Time, error) {
 	o := signalOptions{now: now}
 	for _, opt := range opts {
 		opt.applySignal(&o)
 	}
 	if !o.due.After(now) {
-		return time.Time{}
+		return time.Time{}, nil
 	}
-	return o.due
+	return o.due, checkDue(o.due)
 }
 
 // LockEntities starts a critical section. It waits until this orchestration has locked

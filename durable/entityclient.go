@@ -36,11 +36,12 @@ func signalEntity(ctx context.Context, c *Client, id entity.ID, operation string
 	if err != nil {
 		return fmt.Errorf("encode input of operation %s of %s: %w", operation, id, err)
 	}
-	if err := errors.Join(checkTexts("operation", operation), checkTexts("input", input)); err != nil {
+	now := c.now()
+	due, err := dueAt(now, opts)
+	if err := errors.Join(checkTexts("operation", operation), checkTexts("input", input), err); err != nil {
 		return fmt.Errorf("signal operation %q of %s: %w", operation, id, err)
 	}
-	now := c.now()
-	name, text := entity.NewSignal(uuid.NewString(), operation, input, dueAt(now, opts), now)
+	name, text := entity.NewSignal(uuid.NewString(), operation, input, due, now)
 	text = c.tracer.SignalEntity(ctx, text, now)
 	if err := sendEntity(ctx, c, id, name, text, now); err != nil {
 		return fmt.Errorf("signal operation %s of %s: %w", operation, id, err)

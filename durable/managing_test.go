@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/boundary"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -304,6 +307,89 @@ func TestStartAt_DelaysTheStart(t *testing.T) {
 			t.Errorf("ScheduledAt is %v for a start time in the past, want zero", s.ScheduledAt)
 		}
 	})
+}
+
+// delaying is an entity with operations that choose a later time.
+type delaying struct{}
+
+func (*delaying) Start(ctx *durable.EntityContext, at time.Time) (durable.InstanceID, error) {
+	return durable.StartFrom(ctx, shipIt, "", durable.StartAt(at))
+}
+
+func (*delaying) Signal(ctx *durable.EntityContext, at time.Time) (durable.Void, error) {
+	put.SignalFrom(ctx, stock, 1, durable.SignalAt(at))
+	return durable.Void{}, nil
+}
+
+const put = durable.EntityOperation[int, int]("put")
+
+var stock = durable.EntityID{Name: "stock", Key: "shoes"}
+
+// Stored times end with the year 9999 in UTC. A start or a signal for a later time could
+// not be read again.
+func TestStartAtAndSignalAt_AcceptTimesUntilTheEndOf9999(t *testing.T) {
+	t.Parallel()
+	c := durable.NewClient(memhub.New(), nil)
+	if _, err := c.StartByName(t.Context(), "A", nil, durable.InstanceID("a")); err != nil {
+		t.Fatal(err)
+	}
+	operation := func(t *testing.T, name string, at time.Time) (err error) {
+		defer func() {
+			if usage, ok := recover().(*durable.UsageError); ok {
+				err = usage
+			}
+		}()
+		e := durable.Entity("Delaying", durable.Op("start", (*delaying).Start), durable.Op("signal", (*delaying).Signal))
+		r := perform(t, e, entity.Operation{Name: name, Input: new(`"` + at.Format(time.RFC3339Nano) + `"`)})
+		if r.Failure != nil {
+			return errors.New(r.Failure.ErrorMessage)
+		}
+		return nil
+	}
+	for name, call := range map[string]func(t *testing.T, at time.Time) error{
+		"Start": func(t *testing.T, at time.Time) error {
+			_, err := c.StartByName(t.Context(), "A", nil, durable.StartAt(at))
+			return err
+		},
+		"Restart": func(t *testing.T, at time.Time) error {
+			_, err := c.Restart(t.Context(), "a", durable.StartAt(at))
+			return err
+		},
+		"Signal": func(t *testing.T, at time.Time) error {
+			return put.Signal(t.Context(), c, stock, 1, durable.SignalAt(at))
+		},
+		"SignalEntity": func(t *testing.T, at time.Time) error {
+			return c.SignalEntity(t.Context(), stock, "put", nil, durable.SignalAt(at))
+		},
+		"StartFrom":               func(t *testing.T, at time.Time) error { return operation(t, "start", at) },
+		"SignalFrom of an entity": func(t *testing.T, at time.Time) error { return operation(t, "signal", at) },
+		"SignalFrom of an instance": func(t *testing.T, at time.Time) error {
+			s := stage(t, func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
+				put.SignalFrom(ctx, stock, 1, durable.SignalAt(at))
+				return durable.Void{}, nil
+			})
+			s.Start(nil)
+			if failure := s.End().Failure; failure != nil {
+				return errors.New(failure.String())
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			boundary.Check(t, name, func(offset int) string {
+				at := time.Date(9999, 12, 31, 23, 59, 59, 999_999_900, time.UTC).Add(time.Duration(offset) * 100)
+				err := call(t, at.In(time.FixedZone("", -12*60*60))) // in this zone it is still the year 9999
+				if err == nil {
+					return "accepted"
+				}
+				if _, reason, ok := strings.Cut(err.Error(), "is in the year 10000 "); ok {
+					return reason
+				}
+				return err.Error()
+			}, "accepted", "accepted", "in UTC; the last valid year is 9999")
+		})
+	}
 }
 
 // minimalHub hides the optional interfaces of a hub.

@@ -71,7 +71,7 @@ func startInstance(ctx context.Context, c *Client, name string, input *string, o
 	if o.at.After(started.Timestamp) {
 		started.ScheduledStart = history.TruncateToTicks(o.at)
 	}
-	if err := checkTexts("ExecutionStarted", started); err != nil {
+	if err := errors.Join(checkDue(o.at), checkTexts("ExecutionStarted", started)); err != nil {
 		return "", fmt.Errorf("start instance %s: %w", o.id, err)
 	}
 	ctx, traced := c.tracer.StartOrchestration(ctx, started)
@@ -116,7 +116,8 @@ func (t Tags) addTo(tags *map[string]string) {
 }
 
 // StartAt returns the option to start an instance at time t. Until then the instance is
-// Pending. The zero time, or a time in the past, means immediately.
+// Pending. The zero time, or a time in the past, means immediately. A time after the
+// year 9999 is an error.
 //
 // Applies to: [Start], [StartFrom], [Client.StartByName], [Client.Restart].
 func StartAt(t time.Time) StartOption { return startAt(t) }
@@ -124,6 +125,15 @@ func StartAt(t time.Time) StartOption { return startAt(t) }
 type startAt time.Time
 
 func (at startAt) applyStart(o *startOptions) { o.at = time.Time(at) }
+
+// checkDue returns an error if histories and messages cannot store the time of a start
+// or a signal: a .NET DateTime ends with the year 9999.
+func checkDue(t time.Time) error {
+	if year := t.UTC().Year(); year > 9999 {
+		return fmt.Errorf("%v is in the year %d in UTC; the last valid year is 9999", t, year)
+	}
+	return nil
+}
 
 // OverridableStates selects the existing instances that a start with the same ID may
 // replace. host.json uses the same names for overridableExistingInstanceStates.

@@ -151,6 +151,24 @@ func TestHub_RunsEntitiesInVirtualTime(t *testing.T) {
 	}
 }
 
+// An operation gives a time in milliseconds to time.Unix, which expects seconds. This is about the
+// year 32,000.
+func TestHub_RunsAnEntityAfterAnOperationThatChoseATooLateTime(t *testing.T) {
+	t.Parallel()
+	plan := func(s *Stock, ctx *durable.EntityContext, _ int) (int, error) {
+		_, err := durable.StartFrom(ctx, Reorder, "shoes", durable.StartAt(time.Unix(ctx.Now().UnixMilli(), 0)))
+		return 0, err
+	}
+	hub := durabletest.New(t, shop()...)
+	durabletest.Signal(hub, shoes, (*Stock).Put, 3)
+	durabletest.StubOperation(hub, (*Stock).Take, plan)
+	durabletest.Signal(hub, shoes, (*Stock).Take, 1)
+	durabletest.Signal(hub, shoes, (*Stock).Put, 4)
+	if s, _ := durabletest.State(hub, shoes); s.Left != 7 {
+		t.Errorf("%d items are left, want 7", s.Left)
+	}
+}
+
 func TestHub_GrantsALockToOneInstanceAtATime(t *testing.T) {
 	t.Parallel()
 	hub := durabletest.New(t, shop()...)
