@@ -142,22 +142,26 @@ func raisedIn(past []history.Event) []history.Event {
 	return raised
 }
 
-// run runs the operations of a batch on a goroutine of their own. If io ends, it returns an
-// error, and the goroutine continues.
+// run runs the operations of a batch on a goroutine of their own. After an operation that called
+// runtime.Goexit, another goroutine runs the rest. If io ends, run returns an error, and the
+// goroutine continues.
 func (e *entityRun) run(work, io context.Context, batch *entity.Batch) error {
 	if _, any := batch.Next(); !any {
 		return nil
 	}
 	ended := make(chan struct{})
-	go func() { // may outlive this call if io ends
-		defer close(ended)
+	var runRest func()
+	runRest = func() { // may outlive this call if io ends
 		defer func() {
 			if _, more := batch.Next(); more { // an operation called runtime.Goexit
-				batch.Fail(replay.FailureOf(errEntityGoexit))
+				go runRest()
+				return
 			}
+			close(ended)
 		}()
 		e.runAll(work, batch)
-	}()
+	}
+	go runRest()
 	select {
 	case <-ended:
 		return nil
@@ -169,19 +173,27 @@ func (e *entityRun) run(work, io context.Context, batch *entity.Batch) error {
 // errEntityGoexit is the failure of an operation that called runtime.Goexit.
 var errEntityGoexit = errors.New("an operation of the entity ended its goroutine with runtime.Goexit instead of returning")
 
+// runAll runs operations until the batch has no more, or until one calls runtime.Goexit.
 func (e *entityRun) runAll(work context.Context, batch *entity.Batch) {
-	for ran := 0; ; ran++ {
-		op, ok := batch.Next()
-		if !ok {
-			return
-		}
-		if ran > 0 && e.stopping() {
+	for op, more := batch.Next(); more; op, more = batch.Next() {
+		if e.ran > 0 && e.stopping() {
 			batch.Defer()
 			return
 		}
-		started := e.now()
-		traced := e.traced.Begin(op, started)
-		r := e.operate(traced.Context(work), op)
+		e.runOne(work, batch, op)
+	}
+}
+
+// runOne runs an operation and passes the result to the batch, also if the operation calls
+// runtime.Goexit.
+func (e *entityRun) runOne(work context.Context, batch *entity.Batch, op *entity.Operation) {
+	started := e.now()
+	traced := e.traced.Begin(op, started)
+	r, returned := entity.Result{}, false
+	defer func() {
+		if !returned {
+			r = entity.Result{State: op.State, Failure: replay.FailureOf(errEntityGoexit)}
+		}
 		if r.Failure != nil && work.Err() != nil {
 			batch.Defer() // the operation was interrupted
 			return
@@ -191,7 +203,9 @@ func (e *entityRun) runAll(work context.Context, batch *entity.Batch) {
 		traced.End(&r, r.Failure == nil || e.settings.KeepFailedEffects, ended)
 		e.ran++
 		batch.Done(r)
-	}
+	}()
+	r = e.operate(traced.Context(work), op)
+	returned = true
 }
 
 // operate runs an operation under the watchdog.

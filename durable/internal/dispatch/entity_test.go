@@ -183,6 +183,26 @@ func TestEntity_FailuresReachTheCallerAndAreRolledBack(t *testing.T) {
 	}
 }
 
+func TestEntity_RunsTheRestOfItsBatchAfterAnOperationCalledGoexit(t *testing.T) {
+	bubble(t, func(b *bench) {
+		for _, n := range []int{1, 0, 2, 0, 0, 4} {
+			op := "add"
+			if n == 0 {
+				op = "goexit"
+			}
+			b.signal(counterID("a"), op, n, time.Time{})
+		}
+		b.start("i", "Call", "add 12345678")
+		b.work(entityFunctions)
+		b.wantOutput("i", history.Completed, "15")
+		b.wantState(counterID("a"), "15")
+		if n := b.log.count("entity operation failed"); n != 3 {
+			t.Errorf("%d operations failed, want 3:\n%s", n, b.log)
+		}
+		b.wantNothingLeft()
+	})
+}
+
 func TestEntity_KeepFailedEffectsKeepsTheEffectsOfFailedOperations(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.work(entityFunctions, func(c *dispatch.Config) { c.Entities.KeepFailedEffects = true })

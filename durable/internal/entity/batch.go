@@ -13,7 +13,7 @@ import (
 // A Batch applies messages to an entity's state. It returns the operations to run, in order,
 // and takes their results (DurableTask.Core/TaskEntityDispatcher.cs, OnProcessWorkItemAsync).
 //
-// While [Batch.Next] returns operations, call Done, Defer or Fail for each; then call Finish.
+// While [Batch.Next] returns operations, call Done or Defer for each; then call Finish.
 type Batch struct {
 	id         ID
 	instanceID string
@@ -256,7 +256,7 @@ func (b *Batch) Next() (op *Operation, ok bool) {
 func (b *Batch) Done(result Result) {
 	r := b.operations[b.ran]
 	b.ran++
-	b.answer(r, Response{Result: result.Output, Failure: result.Failure}, "")
+	b.answer(r, Response{Result: result.Output, Failure: result.Failure})
 	if result.Failure != nil && !b.settings.KeepFailedEffects {
 		return
 	}
@@ -266,17 +266,17 @@ func (b *Batch) Done(result Result) {
 	}
 }
 
-func (b *Batch) answer(r *Request, response Response, batchFailure string) {
+func (b *Batch) answer(r *Request, response Response) {
 	if r.Signal || r.Parent == "" {
 		return
 	}
-	if response.Failure != nil && batchFailure == "" {
+	if response.Failure != nil {
 		response.Result = nil
 	}
 	response.Origin = r.Origin
 	b.responses = append(b.responses, Message{
 		Target: history.OrchestrationInstance{InstanceID: r.Parent, ExecutionID: r.ParentExecution},
-		Name:   r.ID, Input: new(response.encode(batchFailure)),
+		Name:   r.ID, Input: new(response.Encode()),
 	})
 }
 
@@ -290,14 +290,6 @@ func (b *Batch) Defer() {
 	}
 	b.state.queue = append(rest, b.state.queue...)
 	b.hasMore = true
-}
-
-// Fail answers all operations that have not run with a failure
-// (DurableTask.Core/TaskEntityDispatcher.cs, OnProcessWorkItemAsync).
-func (b *Batch) Fail(failure *history.FailureDetails) {
-	for ; b.ran < len(b.operations); b.ran++ {
-		b.answer(b.operations[b.ran], Response{Result: &failure.ErrorMessage, Failure: failure}, "entity dispatch failed")
-	}
 }
 
 // Finish ends the batch and returns the outbox of the state: the messages to send, in order,

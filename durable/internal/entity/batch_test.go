@@ -304,15 +304,6 @@ func TestBatch_DeferReturnsOperationsThatDidNotRunToTheQueue(t *testing.T) {
 	p.want("ran 2", "ran 3", `answer to p {"result":"Lock Acquisition Completed"}`)
 }
 
-func TestBatch_FailAnswersAllOperations(t *testing.T) {
-	p := newPlay(t)
-	b := p.begin(op(entity.Request{Operation: "get", Parent: "p", ParentExecution: "x"}))
-	b.Fail(&history.FailureDetails{ErrorType: "E", ErrorMessage: "oh"})
-	p.finish(b)
-	p.want(`answer to p {"result":"oh","exceptionType":"entity dispatch failed","failureDetails":` +
-		`{"ErrorType":"E","ErrorMessage":"oh","StackTrace":null,"InnerFailure":null,"IsNonRetriable":false,"Properties":null}}`)
-}
-
 func TestBatch_AnEarlyRequestIsSentAgainInStepsOfSixDays(t *testing.T) {
 	p := newPlay(t)
 	due := noon.Add(10 * 24 * time.Hour)

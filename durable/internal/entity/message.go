@@ -103,15 +103,10 @@ type Response struct {
 }
 
 // Encode returns r as JSON text (DurableTask.Core/Entities/EventFormat/ResponseMessage.cs).
-func (r Response) Encode() string { return r.encode("") }
-
-// encode is [Response.Encode] with the member exceptionType, which states that the whole batch
-// failed. An empty message omits the member.
-func (r Response) encode(message string) string {
+func (r Response) Encode() string {
 	var w writer
 	w.open()
 	w.nullable("result", r.Result)
-	w.filled("exceptionType", message)
 	if r.Failure != nil {
 		w.key("failureDetails")
 		w.failure(r.Failure)
