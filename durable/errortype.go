@@ -196,6 +196,7 @@ func (registered namedErrors) describe(err error) error {
 	if err == nil {
 		return nil
 	}
+	err = replay.LimitDepth(err)
 	all := registered.recorded(err)
 	marked := isNonRetryable(err)
 	first := slices.IndexFunc(all, func(e recordedError) bool { return e.named != nil })

@@ -21,6 +21,26 @@ type rudeError struct{}
 
 func (rudeError) Error() string { panic("no words") }
 
+// cyclicError wraps itself, directly or as one of several errors.
+type cyclicError struct{}
+
+func (e *cyclicError) Error() string { return "cyclic" }
+func (e *cyclicError) Unwrap() error { return e }
+
+type cyclicErrors struct{}
+
+func (e *cyclicErrors) Error() string   { return "cyclic" }
+func (e *cyclicErrors) Unwrap() []error { return []error{nil, e, e} }
+
+// nested returns an error that wraps n errors, one inside the other.
+func nested(n int) error {
+	err := error(&limitError{7})
+	for range n {
+		err = fmt.Errorf("%w", err)
+	}
+	return err
+}
+
 func TestInstance_FailsWithTheErrorThatTheOrchestratorReturns(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -32,6 +52,10 @@ func TestInstance_FailsWithTheErrorThatTheOrchestratorReturns(t *testing.T) {
 		{"wrapped", fmt.Errorf("pay: %w", fmt.Errorf("charge: %w", &limitError{5})), "*durable_test.limitError", "pay: charge: over 5"},
 		{"joined", errors.Join(errDeclined, &limitError{1}), "*durable_test.limitError", "card declined\nover 1"},
 		{"Error method panics", rudeError{}, "durable_test.rudeError", "an error of type durable_test.rudeError, whose Error method panicked: no words"},
+		{"wraps itself", &cyclicError{}, "error", "cyclic"},
+		{"wraps itself twice", fmt.Errorf("a: %w", &cyclicErrors{}), "error", "a: cyclic"},
+		{"of maximum depth", nested(999), "*durable_test.limitError", "over 7"},
+		{"too deep", nested(1000), "error", "over 7"},
 		{"non-ASCII text", errors.New("zu groß 😀"), "error", "zu groß 😀"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -95,6 +119,7 @@ func TestInstance_FailsWithThePanicAndItsStack(t *testing.T) {
 	}{
 		{"text", func() { panic("boom") }, "panic", "panic: boom"},
 		{"an error", func() { panic(&limitError{3}) }, "*durable_test.limitError", "panic: over 3"},
+		{"an error that wraps itself", func() { panic(&cyclicError{}) }, "error", "panic: cyclic"},
 		{"a runtime error", func() { nilMap["a"] = 1 }, "runtime.plainError", "panic: assignment to entry in nil map"},
 		{"nil", func() { panic(nil) }, "*runtime.PanicNilError", "panic: panic called with nil argument"}, //nolint:govet // the subject of this test
 		{"Goexit", runtime.Goexit, "*durable.UsageError", "durable: the orchestrator called runtime.Goexit"},

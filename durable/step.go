@@ -112,7 +112,8 @@ func callStep[T any](ctx context.Context, f func(context.Context) (T, error), ti
 		defer cancel()
 		ctx = limited
 	}
-	return f(ctx)
+	out, err := f(ctx)
+	return out, replay.LimitDepth(err)
 }
 
 // validate returns an error that describes the first invalid argument of a step.

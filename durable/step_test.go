@@ -112,6 +112,7 @@ func TestStep_Options(t *testing.T) {
 		"tries":                       {[]durable.StepOption{durable.Tries(3, time.Second)}, errors.New("no"), 3, 2 * time.Second},
 		"both":                        {[]durable.StepOption{durable.Tries(2, time.Second), policy}, errors.New("no"), 6, 2*time.Minute + 3*time.Second},
 		"a permanent error":           {[]durable.StepOption{durable.Tries(3, time.Second), policy}, durable.NonRetryable(errors.New("no")), 1, 0},
+		"an error that wraps itself":  {[]durable.StepOption{durable.Tries(3, time.Second)}, &cyclicError{}, 3, 2 * time.Second},
 		"a timeout for each attempt":  {[]durable.StepOption{durable.Tries(2, time.Second), durable.AttemptTimeout(time.Second)}, nil, 2, 3 * time.Second},
 		"at most once with a failure": {[]durable.StepOption{durable.AtMostOnce}, errors.New("no"), 1, 0},
 	} {

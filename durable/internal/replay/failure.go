@@ -3,6 +3,7 @@ package replay
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
@@ -28,6 +29,7 @@ func FailureOf(err error) (d *history.FailureDetails) {
 	}); ok { //nolint:errorlint // only err itself, not its chain
 		return f.Failure()
 	}
+	err = LimitDepth(err)
 	d = &history.FailureDetails{ErrorMessage: text(err), ErrorType: typeName(err)}
 	var task interface {
 		error
@@ -109,6 +111,33 @@ func ownType(err error) string {
 	default:
 		return name
 	}
+}
+
+// maxDepth is the maximum number of errors that wrap each other.
+const maxDepth = 1000
+
+// LimitDepth returns err, or an error that has only its text if more than 1,000 errors wrap each
+// other. This includes an error that wraps itself, for which errors.Is and errors.As do not
+// return.
+func LimitDepth(err error) error {
+	if isDeeper(err, maxDepth) {
+		return errors.New(text(err))
+	}
+	return err
+}
+
+// isDeeper reports whether more than limit errors of err's tree wrap each other.
+func isDeeper(err error, limit int) bool {
+	if err == nil || limit == 0 {
+		return err != nil
+	}
+	switch e := err.(type) { //nolint:errorlint // this walks the tree
+	case interface{ Unwrap() error }:
+		return isDeeper(e.Unwrap(), limit-1)
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), func(inner error) bool { return isDeeper(inner, limit-1) })
+	}
+	return false
 }
 
 // WalkErrors calls f with err and the errors that it wraps, in the order of errors.Is, until f
