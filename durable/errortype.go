@@ -181,14 +181,8 @@ func (n *namedError) fill(err error, d *history.FailureDetails) *history.Failure
 	return d
 }
 
-// maxRecorded limits the number of recorded errors of a tree, and maxChained the number
-// of failures including inner ones. A failure has at most one inner failure, so the
-// failures form a chain. .NET reads JSON only up to a depth of 64 (Newtonsoft.Json,
-// JsonReader.MaxDepth).
-const (
-	maxRecorded = 8
-	maxChained  = 32
-)
+// maxRecorded is the maximum number of recorded errors of a tree.
+const maxRecorded = 8
 
 // describe returns err, the error of a function, wrapped with the failure that
 // histories record.
@@ -224,12 +218,12 @@ func chained(all []recordedError) *history.FailureDetails {
 	for _, e := range all {
 		f := e.failure()
 		key := fmt.Sprint(f, f.Properties)
-		if seen[key] || len(seen) == maxRecorded || length == maxChained {
+		if seen[key] || len(seen) == maxRecorded || length == replay.MaxInner {
 			continue
 		}
 		seen[key] = true
 		for *end = f; *end != nil; end = &(*end).InnerFailure {
-			if length++; length == maxChained {
+			if length++; length == replay.MaxInner {
 				(*end).InnerFailure = nil
 			}
 			if (*end).InnerFailure != nil {

@@ -177,6 +177,43 @@ func runMain[O any](t *testing.T, r *durable.Registry, main func(*durable.Contex
 	}
 }
 
+// Each parent returns the error of its child. The failure keeps the outermost parents and
+// the error of the innermost child.
+func TestSubOrchestration_FailuresOfNestedChildrenHaveABoundedLength(t *testing.T) {
+	const name = durable.OrchestratorName[int, string]("Nest")
+	nest := func(ctx *durable.Context, depth int) (string, error) {
+		if depth == 0 {
+			return "", errSoldOut
+		}
+		return name.Call(ctx, depth-1).Await()
+	}
+	main := func(ctx *durable.Context, _ durable.Void) (string, error) {
+		var problems []string
+		for _, c := range [][2]int{{0, 0}, {1, 1}, {31, 31}, {32, 32}, {33, 32}, {40, 32}} {
+			depth, want := c[0], c[1] // number of inner failures
+			_, err := name.Call(ctx, depth).Await()
+			failure, ok := errors.AsType[*durable.TaskFailedError](err)
+			if !ok || !errors.Is(err, errSoldOut) {
+				return "", fmt.Errorf("depth %d: error %w, want %w", depth, err, errSoldOut)
+			}
+			got := 0
+			for f := failure.Inner; f != nil; f = f.InnerFailure {
+				got++
+			}
+			if got != want {
+				problems = append(problems, fmt.Sprintf("depth %d: %d inner failures, want %d", depth, got, want))
+			}
+		}
+		return strings.Join(problems, "; "), nil
+	}
+	r := durable.NewRegistry(durable.Orchestrator("Main", main), durable.Orchestrator("Nest", nest), durable.ErrorValue("SoldOut", errSoldOut))
+	runMain(t, r, main, func(t *testing.T, _ *memhub.Hub, _ *durable.Client, i *durable.Instance[string]) {
+		if out, err := i.Wait(t.Context()); err != nil || out != "" {
+			t.Errorf("%q, %v", out, err)
+		}
+	})
+}
+
 func TestSubOrchestration_HasAParentIDAndInheritsTags(t *testing.T) {
 	who := func(ctx *durable.Context, _ durable.Void) (string, error) {
 		return fmt.Sprint(ctx.Name(), " of ", ctx.ParentInstanceID(), " with ", ctx.Tags()), nil

@@ -14,7 +14,8 @@ import (
 // errors.Join have none. If the chain has no type, it is "error".
 //
 // If the chain contains an error with a method FailureDetails, which is the failure of a task, the
-// result becomes the inner failure. An error with a method Failure provides its whole failure.
+// result becomes the inner failure. Of more than [MaxInner] inner failures, FailureOf keeps the
+// outermost ones and the innermost one. An error with a method Failure provides its whole failure.
 //
 // The methods of err and of the errors in its chain belong to the user and may panic, for example
 // Unwrap of a nil *fs.PathError. FailureOf then uses the type of err and a substitute text.
@@ -36,9 +37,34 @@ func FailureOf(err error) (d *history.FailureDetails) {
 		FailureDetails() *history.FailureDetails
 	}
 	if errors.As(err, &task) {
-		d.InnerFailure = task.FailureDetails()
+		d.InnerFailure = limitInner(task.FailureDetails())
 	}
 	return d
+}
+
+// MaxInner is the maximum number of inner failures of a failure. A failure has at most one inner
+// failure, so the failures form a chain. .NET reads JSON only up to a depth of 64
+// (Newtonsoft.Json, JsonReader.MaxDepth).
+const MaxInner = 32
+
+// limitInner returns a chain of at most MaxInner failures. If the chain f is longer, the result
+// has copies of the outermost ones and ends with the innermost one, the root cause.
+func limitInner(f *history.FailureDetails) *history.FailureDetails {
+	length, root := 0, f
+	for inner := f; inner != nil; inner = inner.InnerFailure {
+		length, root = length+1, inner
+	}
+	if length <= MaxInner {
+		return f
+	}
+	var first *history.FailureDetails
+	end := &first
+	for range MaxInner - 1 {
+		*end = new(*f)
+		f, end = f.InnerFailure, &(*end).InnerFailure
+	}
+	*end = root
+	return first
 }
 
 // reasonOf returns the failure text of an orchestrator that returned err. If the orchestrator
