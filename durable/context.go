@@ -130,8 +130,10 @@ func (c *Context) encode(v any) (*string, error) {
 const maxCustomStatusKB = 16
 
 // SetCustomStatus sets the custom status of the instance, which clients can read: v as
-// JSON, at most 16 KB in UTF-16. The status stays until it is set again. The
-// orchestration fails if the value is too large or cannot be encoded.
+// JSON, at most 16 KB in UTF-16. The status stays until it is set again. After
+// continue-as-new, set it again: otherwise the second episode of the new execution
+// erases it, as in .NET. The orchestration fails if the value is too large or cannot be
+// encoded.
 func (c *Context) SetCustomStatus(v any) {
 	status, err := c.encode(v)
 	if err != nil {

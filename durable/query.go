@@ -21,7 +21,7 @@ type InstanceState struct {
 	Status        RuntimeStatus
 	Input         *string   // JSON; nil if absent or not fetched
 	Output        *string   // JSON, or the reason of a failure or termination; nil if absent or not fetched
-	CustomStatus  *string   // JSON; nil if it was never set
+	CustomStatus  *string   // JSON; nil if not set
 	CreatedAt     time.Time // creation of the current execution: continue-as-new changes it; see FirstCreatedAt
 	LastUpdatedAt time.Time
 	CompletedAt   time.Time // zero if the instance has not ended

@@ -43,4 +43,7 @@ type Checkpoint struct {
 	// CustomStatus is the instance's custom status after the episode, as JSON text. It is nil
 	// if no custom status is set.
 	CustomStatus *string
+	// KeepCustomStatus means that the episode ran without the orchestrator's code. The instance
+	// then keeps its custom status, and CustomStatus is ignored.
+	KeepCustomStatus bool
 }

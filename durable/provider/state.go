@@ -43,7 +43,10 @@ func (s *InstanceState) Commit(cp *Checkpoint) (changed bool) {
 	if s.Status == history.Pending { // the instance was rewound
 		s.Status, changed = history.Running, true
 	}
-	s.Instance, s.CustomStatus = cp.Instance, cp.CustomStatus
+	s.Instance = cp.Instance
+	if !cp.KeepCustomStatus {
+		s.CustomStatus = cp.CustomStatus
+	}
 	return changed
 }
 

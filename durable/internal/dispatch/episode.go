@@ -182,7 +182,7 @@ func (x *execution) close() {
 // (DurableTask.Core/TaskOrchestrationDispatcher.cs, OnProcessWorkItemAsync). The checkpoint
 // then contains the events of the last generation and the messages of all generations.
 func (x *execution) episode(functions Functions, past, arrived []history.Event) (*provider.Checkpoint, error) {
-	cp := &provider.Checkpoint{}
+	cp := &provider.Checkpoint{KeepCustomStatus: x.code == nil && len(past) > 0}
 	fresh := make([]history.Event, 0, len(arrived)+1)
 	fresh = append(fresh, &history.OrchestratorStarted{Header: history.NewHeader(episodeTime(arrived, x.now()))})
 	fresh = append(fresh, arrived...)
@@ -234,7 +234,8 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 		}, d)
 	}
 
-	// A generation that sets no custom status keeps the status of the previous generation.
+	// In its first checkpoint, a generation that sets no custom status keeps the status of the
+	// previous generation (DurableTask.Core/TaskOrchestrationDispatcher.cs, OnProcessWorkItemAsync).
 	if outcome.CustomStatus != nil {
 		cp.CustomStatus = outcome.CustomStatus
 	}

@@ -33,7 +33,23 @@ func (b *bench) waits(id string) {
 	}
 }
 
-func waitForGo(x *replay.Execution, _ *string) (*string, error) { return waitEvent(x, "go").Input, nil }
+func waitForGo(x *replay.Execution, _ *string) (*string, error) {
+	x.SetCustomStatus(new(`"waits"`))
+	return waitEvent(x, "go").Input, nil
+}
+
+// wantCustomStatus compares the custom status of an instance. An episode without code must not
+// erase it.
+func (b *bench) wantCustomStatus(id, want string) {
+	b.Helper()
+	got := "none"
+	if s := b.state(id).CustomStatus; s != nil {
+		got = *s
+	}
+	if got != want {
+		b.Errorf("the custom status of %s is %s, want %s", id, got, want)
+	}
+}
 
 func TestTerminate_BeforeTheFirstEpisodeRunsNoCode(t *testing.T) {
 	bubble(t, func(b *bench) {
@@ -83,6 +99,7 @@ func TestUnknownFunction_TerminateNeedsNoCode(t *testing.T) {
 			b.send(id, &history.ExecutionTerminated{Reason: new("enough")})
 			b.wantOutput(id, history.Terminated, "enough")
 		}
+		b.wantCustomStatus("running", `"waits"`)
 		time.Sleep(time.Hour)
 		if n := b.Pending(); n != 0 {
 			t.Errorf("%d messages are left", n)
@@ -112,6 +129,7 @@ func TestUnknownFunction_SuspendNeedsNoCode(t *testing.T) {
 				t.Errorf("instance %s is %v without code", id, s.Status)
 			}
 		}
+		b.wantCustomStatus("running", `"waits"`)
 		_ = stop()
 		b.work(one(waitForGo))
 		b.wantOutput("running", history.Completed, `"now"`)

@@ -135,6 +135,12 @@ func (e *episode) custom(status *string) *episode {
 	return e
 }
 
+// keepCustom makes the checkpoint keep the custom status. The status in it is ignored.
+func (e *episode) keepCustom() *episode {
+	e.checkpoint().CustomStatus, e.checkpoint().KeepCustomStatus = text(`"ignored"`), true
+	return e
+}
+
 // tryCommit adds an OrchestratorCompleted and commits the checkpoint.
 func (e *episode) tryCommit(ctx context.Context) error {
 	cp := e.checkpoint()

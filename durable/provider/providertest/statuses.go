@@ -1,6 +1,8 @@
 package providertest
 
 import (
+	"strings"
+
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -10,6 +12,7 @@ var statuses = area{"statuses", []test{
 	{"an ended instance has a status, an output and a time of completion", running(ended)},
 	{"the output of a failure contains its type and message", running(failureOutput)},
 	{"the custom status is the one of the last episode", running(customStatus)},
+	{"a checkpoint can keep the custom status", running(keptCustomStatus)},
 	{"LastUpdatedAt never decreases", running(lastUpdated)},
 	{"input and output are fetched if requested", running(fetched)},
 }}
@@ -70,6 +73,26 @@ func customStatus(w *world) {
 	}
 	w.next("a").custom(text(`"last"`)).end(history.Completed, nil).finish()
 	w.equal("custom status of an instance that has ended", w.state("a").CustomStatus, text(`"last"`))
+}
+
+func keptCustomStatus(w *world) {
+	w.create("a")
+	for _, status := range []*string{nil, text(`"one"`), text(`"` + strings.Repeat("status ", 1500) + `"`), text(`"two"`)} {
+		w.next("a").custom(status).finish()
+		for _, e := range []history.Event{
+			&history.ExecutionSuspended{Header: history.NewHeader(now())}, &history.ExecutionResumed{Header: history.NewHeader(now())},
+			&history.EventRaised{Header: history.NewHeader(now()), Name: "Event"},
+		} {
+			w.send(to("a", e))
+			w.next("a").keepCustom().finish()
+			if got := w.state("a").CustomStatus; !sameText(got, status) {
+				w.Errorf("custom status after %v is %.100s, want %.100s", e.Type(), show(got), show(status))
+			}
+		}
+		w.send(raised("a", "Event", nil))
+	}
+	w.next("a").keepCustom().end(history.Terminated, nil).finish()
+	w.equal("custom status of an instance that has ended", w.state("a").CustomStatus, text(`"two"`))
 }
 
 func sameText(a, b *string) bool { return show(a) == show(b) }

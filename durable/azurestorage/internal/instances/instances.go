@@ -342,6 +342,10 @@ func (s *Store) RowUpdateFor(l *Instance, cp *provider.Checkpoint, rows []wire.R
 	if l.Row != nil {
 		l.rowOf = l.Row.State.Instance.ExecutionID
 	}
+	if cp.KeepCustomStatus && leftOut != nil && leftOut.cp.Instance == cp.Instance { // the row lacks the last status
+		cp = new(*cp)
+		cp.CustomStatus, cp.KeepCustomStatus = leftOut.cp.CustomStatus, leftOut.cp.KeepCustomStatus
+	}
 	u := &RowUpdate{store: s, cp: cp, row: l.Row, before: l.rowOf, sentinel: l.ETag, events: cp.NewEvents, rows: rows, replaced: l.Replaced}
 	l.Replaced = nil
 	_, changes := statusAfter(cp.NewEvents)

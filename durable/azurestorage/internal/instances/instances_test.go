@@ -76,6 +76,44 @@ func TestIsOfAnother_DetectsAReplacedExecution(t *testing.T) {
 	}
 }
 
+// The row of an instance may lack the status of the previous checkpoint, whose update was not written.
+func TestRowUpdateFor_KeepsTheCustomStatus(t *testing.T) {
+	t.Parallel()
+	head := history.NewHeader(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	checkpoint := func(execution string, keep bool, status *string) *provider.Checkpoint {
+		return &provider.Checkpoint{
+			Instance:  history.OrchestrationInstance{InstanceID: "i", ExecutionID: execution},
+			NewEvents: []history.Event{&history.ExecutionSuspended{Header: head}}, CustomStatus: status, KeepCustomStatus: keep,
+		}
+	}
+	row := rowOf("x", history.Running)
+	row.State.CustomStatus = new("1")
+	for name, tt := range map[string]struct {
+		row     *wire.InstanceRow
+		leftOut *provider.Checkpoint // nil if there is none
+		cp      *provider.Checkpoint
+		want    string
+	}{
+		"not kept":                       {row, nil, checkpoint("x", false, new("2")), "2"},
+		"erased":                         {row, nil, checkpoint("x", false, nil), wire.JSONNull},
+		"in the row":                     {row, nil, checkpoint("x", true, new("2")), "1"},
+		"no row":                         {nil, nil, checkpoint("x", true, new("2")), wire.JSONNull},
+		"in an unwritten update":         {row, checkpoint("x", false, new("3")), checkpoint("x", true, nil), "3"},
+		"erased by an unwritten update":  {row, checkpoint("x", false, nil), checkpoint("x", true, nil), wire.JSONNull},
+		"kept twice":                     {row, checkpoint("x", true, nil), checkpoint("x", true, nil), "1"},
+		"an update of another execution": {row, checkpoint("w", false, new("3")), checkpoint("x", true, nil), "1"},
+	} {
+		var leftOut *RowUpdate
+		if tt.leftOut != nil {
+			leftOut = &RowUpdate{cp: tt.leftOut, row: tt.row, events: tt.leftOut.NewEvents}
+		}
+		u := new(Store).RowUpdateFor(&Instance{Row: tt.row}, tt.cp, nil, leftOut)
+		if got := customStatusText(u.customStatus()); got != tt.want {
+			t.Errorf("%s: the custom status is %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
 func TestIsRowCurrent(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -95,6 +133,8 @@ func TestIsRowCurrent(t *testing.T) {
 	}
 	withStatus := checkpoint()
 	withStatus.CustomStatus = new(`"half"`)
+	kept := checkpoint()
+	kept.KeepCustomStatus = true
 	next := checkpoint()
 	next.Instance.ExecutionID = "y"
 	plain := row(nil)
@@ -113,6 +153,7 @@ func TestIsRowCurrent(t *testing.T) {
 		"the custom status is new":             {plain, withStatus, 3 * time.Second, false},
 		"the custom status is gone":            {row(func(s *provider.InstanceState) { s.CustomStatus = new(`1`) }), checkpoint(), 3 * time.Second, false},
 		"the custom status is the same":        {row(func(s *provider.InstanceState) { s.CustomStatus = new(`"half"`) }), withStatus, 3 * time.Second, true},
+		"the custom status is kept":            {row(func(s *provider.InstanceState) { s.CustomStatus = new(`1`) }), kept, 3 * time.Second, true},
 		"the execution starts":                 {plain, checkpoint(&history.ExecutionStarted{Header: head}), 3 * time.Second, false},
 		"the execution ends":                   {plain, checkpoint(&history.ExecutionCompleted{Header: head}), 3 * time.Second, false},
 		"the instance is suspended":            {plain, checkpoint(&history.ExecutionSuspended{Header: head}), 3 * time.Second, false},

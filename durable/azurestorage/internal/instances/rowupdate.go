@@ -50,7 +50,7 @@ func (u *RowUpdate) MayFollowCommit() bool {
 func (u *RowUpdate) TryDelay() (since time.Time, ok bool) {
 	row := u.row
 	if u.store.Tolerance < 0 || row == nil || row.ETag == "" || row.State.Status != history.Pending || row.State.Instance != u.cp.Instance ||
-		!startsExecution(u.events) || customStatusText(u.cp.CustomStatus) != wire.JSONNull {
+		!startsExecution(u.events) || customStatusText(u.customStatus()) != wire.JSONNull {
 		return time.Time{}, false
 	}
 	if status, _ := statusAfter(u.events); status != history.Running {
@@ -98,7 +98,7 @@ func (u *RowUpdate) write(ctx context.Context) (_ *wire.InstanceRow, end *provid
 	for n := 1; ; n++ {
 		e := wire.EncodeInstanceCheckpoint(wire.InstanceCheckpoint{
 			Instance: u.cp.Instance, TaskHub: u.store.TaskHub, Events: u.events, Rows: u.rows,
-			BlobURL: u.store.Rows.BlobURL, CustomStatus: u.cp.CustomStatus, Now: now, IsNew: u.isNew(), Replaced: u.replaced,
+			BlobURL: u.store.Rows.BlobURL, CustomStatus: u.customStatus(), Now: now, IsNew: u.isNew(), Replaced: u.replaced,
 		})
 		etag, err := u.store.Rows.write(ctx, e, u.row)
 		if err == nil {
@@ -123,6 +123,17 @@ func (u *RowUpdate) write(ctx context.Context) (_ *wire.InstanceRow, end *provid
 	}
 }
 
+// customStatus returns the custom status after the checkpoint.
+func (u *RowUpdate) customStatus() *string {
+	switch {
+	case !u.cp.KeepCustomStatus:
+		return u.cp.CustomStatus
+	case u.row == nil:
+		return nil
+	}
+	return u.row.State.CustomStatus
+}
+
 // isRowCurrent reports whether a checkpoint needs no row update: it would only change the time of the
 // last update, by less than tolerance. .NET writes the row at every checkpoint.
 func isRowCurrent(row *wire.InstanceRow, cp *provider.Checkpoint, tolerance time.Duration) bool {
@@ -133,7 +144,7 @@ func isRowCurrent(row *wire.InstanceRow, cp *provider.Checkpoint, tolerance time
 		return false
 	}
 	since := lastUpdate(cp).Sub(row.State.LastUpdatedAt)
-	return since < tolerance && customStatusText(row.State.CustomStatus) == customStatusText(cp.CustomStatus)
+	return since < tolerance && (cp.KeepCustomStatus || customStatusText(row.State.CustomStatus) == customStatusText(cp.CustomStatus))
 }
 
 // lastUpdate returns the time of a checkpoint.
@@ -237,7 +248,7 @@ func (u *RowUpdate) after(etag string) *wire.InstanceRow {
 	}
 	row.ETag = etag
 	row.State.Instance = cp.Instance
-	row.State.CustomStatus, row.State.LastUpdatedAt = cp.CustomStatus, lastUpdate(cp)
+	row.State.CustomStatus, row.State.LastUpdatedAt = u.customStatus(), lastUpdate(cp)
 	for _, ev := range u.events {
 		if start, ok := ev.(*history.ExecutionStarted); ok {
 			row.ApplyStart(start, u.isNew())
