@@ -15,7 +15,9 @@ type Provider interface {
 }
 
 // Client is the part of a provider that clients use. The first call of any method creates the hub
-// if it does not exist. Errors describe the failure; the caller adds the name of the operation.
+// if it does not exist. Errors describe the failure; the caller adds the name of the operation. Each
+// state and each history belongs to one execution, also if a worker changes the instance during the
+// call.
 type Client interface {
 	// StartInstance creates an instance by sending it start, whose event must be a
 	// *history.ExecutionStarted. An existing instance with the same ID is replaced, unless its

@@ -3,6 +3,9 @@ package providertest
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -16,6 +19,7 @@ var entities = area{"entities", []test{
 	{"the caller of an entity receives the result", running(entityAnswers)},
 	{"an entity starts an orchestration", running(entityStarts)},
 	{"an entity can have a state of any size", running(entityLarge)},
+	{"a large state can be read while it changes", running(entityReadWhileItChanges)},
 	{"a delayed signal is not delivered early", running(entityDelayed)},
 	{"delayed signals are kept through the entity's checkpoints", running(entityDelayedThroughout)},
 	{"an entity's session receives more messages", running(entitySession)},
@@ -122,6 +126,70 @@ func entityLarge(w *world) {
 	w.send(signal(entityID, "shrink"))
 	w.next(entityID).setEntityState("fourth", "small").finish()
 	w.equal("input", w.state(entityID).Input, text("small"))
+}
+
+// entityReadWhileItChanges reads the state, the list and the history of an entity while it continues
+// as new. Each result must belong to one generation.
+func entityReadWhileItChanges(w *world) {
+	stateOf := func(execution string) *string {
+		return text(execution + strings.Repeat(" state", 12_000)) // too long for a row of a table
+	}
+	commit := func(execution string) {
+		w.send(signal(entityID, execution))
+		w.next(entityID).setEntityState(execution, *stateOf(execution)).finish()
+	}
+	commit("first")
+	ctx, cancel := w.patient()
+	defer cancel()
+	isState := func(what string, s *provider.InstanceState) {
+		if s.Input == nil || *s.Input != *stateOf(s.Instance.ExecutionID) {
+			w.Errorf("%s has another state than that of execution %q", what, s.Instance.ExecutionID)
+		}
+	}
+	reads := map[string]func() error{
+		"Instance": func() error {
+			s, err := w.p.Instance(ctx, entityID, provider.Fetch{Input: true})
+			if err == nil {
+				isState("Instance", s)
+			}
+			return err
+		},
+		"Instances": func() error {
+			for page := range w.pages(provider.Query{Fetch: provider.Fetch{Input: true}}) {
+				for _, s := range page.Instances {
+					isState("Instances", s)
+				}
+				if len(page.Unreadable) > 0 {
+					return page.Unreadable[0].Cause
+				}
+			}
+			return nil
+		},
+		"History": func() error {
+			past, err := w.p.History(ctx, entityID)
+			if start := history.StartOf(past); err == nil && (start == nil || *start.Input != *stateOf(start.Instance.ExecutionID)) {
+				err = fmt.Errorf("%d events, want those of one generation", len(past))
+			}
+			return err
+		},
+	}
+	var changed atomic.Bool
+	var readers sync.WaitGroup
+	for name, read := range reads {
+		readers.Go(func() {
+			for ; !changed.Load(); time.Sleep(time.Millisecond) { // in a bubble, reads from memory take no time
+				if err := read(); err != nil {
+					w.Errorf("%s during a change: %v", name, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 10 {
+		commit(fmt.Sprint("execution ", i))
+	}
+	changed.Store(true)
+	readers.Wait()
 }
 
 // later returns a signal to an entity that is due at the given time.

@@ -51,14 +51,23 @@ func (h *Histories) Load(ctx context.Context, instanceID, executionID string) (H
 }
 
 // View is [Histories.Load] of the current execution for read-only callers. It may miss events that are
-// appended during the read.
+// appended during the read. If the instance continues as new during the read, the rows can belong to
+// two executions, and blobs of the rows can be deleted. View then reads the history again.
 func (h *Histories) View(ctx context.Context, instanceID string) (History, error) {
-	rows, err := h.pages(instanceID, "").rest(ctx)
-	if err != nil {
-		return History{}, err
+	seen := ""
+	for range maxHistoryReads {
+		rows, err := h.pages(instanceID, "").rest(ctx)
+		if err != nil {
+			return History{}, err
+		}
+		stored, current, err := h.resolve(ctx, rows, "")
+		isMixed := err == nil && len(current) == 0 && len(rows) > 1
+		if !isMixed && !store.IsBlobGone(err) || stored.ETag == seen {
+			return stored, err
+		}
+		seen = stored.ETag
 	}
-	stored, _, err := h.resolve(ctx, rows, "")
-	return stored, err
+	return History{}, changedTooOften(instanceID)
 }
 
 // Current is [Histories.Load] of the current execution. It also returns its rows, without the
@@ -121,7 +130,11 @@ func (h *Histories) rowsOf(ctx context.Context, instanceID, executionID string) 
 		}
 		before = after
 	}
-	return nil, fmt.Errorf("the history of %q changed %d times while it was read", instanceID, maxHistoryReads)
+	return nil, changedTooOften(instanceID)
+}
+
+func changedTooOften(instanceID string) error {
+	return fmt.Errorf("the history of %q changed %d times while it was read", instanceID, maxHistoryReads)
 }
 
 // maxHistoryReads is the maximum number of reads of a history that changes during the read. Only its

@@ -19,19 +19,27 @@ import (
 // Rows reads and writes instance rows.
 type Rows struct{ *Config }
 
-// State returns the state of an instance, including values that are stored in blobs.
+// State returns the state of an instance, including values that are stored in blobs. A worker deletes
+// the blobs that a row no longer names. If a blob does not exist, State reads the row again until the
+// row has not changed.
 func (r *Rows) State(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
-	row, err := r.Fetch(ctx, id, fetch)
-	if err != nil {
-		return nil, err
+	for n, seen := 1, ""; ; n++ {
+		row, err := r.Fetch(ctx, id, fetch)
+		if err != nil {
+			return nil, err
+		}
+		if row == nil {
+			return nil, fmt.Errorf("instance %q: %w", id, provider.ErrInstanceNotFound)
+		}
+		err = r.Resolve(ctx, row, wire.MaxDecompressed)
+		if err == nil {
+			return &row.State, nil
+		}
+		if !store.IsBlobGone(err) || row.ETag == seen || n == maxRowAttempts {
+			return nil, err
+		}
+		seen = row.ETag
 	}
-	if row == nil {
-		return nil, fmt.Errorf("instance %q: %w", id, provider.ErrInstanceNotFound)
-	}
-	if err := r.Resolve(ctx, row, wire.MaxDecompressed); err != nil {
-		return nil, err
-	}
-	return &row.State, nil
 }
 
 // Resolve reads the input, the output and the tags of a row that are stored in blobs. It fails if one
