@@ -161,6 +161,29 @@ func TestDirectEvent_IsEnqueuedWhenItCannotBeCommitted(t *testing.T) {
 	}
 }
 
+// A checkpoint waits until a busy queue accepts the event that it consumes.
+func TestDirectEvent_IsCommittedWhileTheQueueIsBusy(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		var refusals atomic.Int32
+		cfg := testConfig(t)
+		cfg.Transport = faulty(t, func(call azuritetest.Call) fault {
+			if call.Name == "PutMessage" && refusals.Add(-1) >= 0 {
+				return refuse
+			}
+			return pass
+		})
+		h, _ := idleInstanceIn(t, cfg, "listener")
+		done := raising(t.Context(), h, "listener", "a")
+		item := mustNext(t, h)
+		refusals.Store(2)
+		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+		if err := <-done; err != nil || refusals.Load() >= 0 {
+			t.Errorf("error %v, want none; the queue has refused two messages: %v, want true", err, refusals.Load() < 0)
+		}
+	})
+}
+
 // An event whose commit has no clear result is delivered once.
 func TestDirectEvent_OfACheckpointWithUnknownOutcomeIsDeliveredOnce(t *testing.T) {
 	t.Parallel()

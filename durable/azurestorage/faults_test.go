@@ -1,6 +1,7 @@
 package azurestorage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -288,21 +289,77 @@ func TestCheckpoint_ThatMayBeCommittedRetractsNoMessage(t *testing.T) {
 	})
 }
 
-func TestSend_DoesNotRetryAnEventThatMayHaveBeenSent(t *testing.T) {
+// The error of a send says whether the message may have been stored. A message that may have been
+// stored is not sent again.
+func TestSend_ReportsWhetherTheMessageMayHaveBeenSent(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	cfg.Transport = faulty(t, onNth(loseResponse, "queue PutMessage", 1))
-	h := openHub(t, cfg)
-	event := provider.TaskMessage{
-		Target: history.OrchestrationInstance{InstanceID: "i"},
-		Event:  &history.EventRaised{Header: history.NewHeader(time.Now()), Name: "go"},
-	}
-	err := h.Send(t.Context(), event)
-	if err == nil || !strings.Contains(err.Error(), `send EventRaised to "i": the message may have been sent: send to queue`) {
-		t.Errorf("error %v; want one that names the operation and says that the message may have been sent", err)
-	}
-	if n := messageCount(t, h.controlQueues[0]); n != 1 {
-		t.Errorf("%d messages in the queue, want the one whose response was lost", n)
+	for name, tt := range map[string]struct {
+		call    string // the call that is intercepted; default PutMessage
+		answer  func(n int, req *http.Request, next func() (*http.Response, error), cancel context.CancelFunc) (*http.Response, error)
+		fails   bool
+		maybe   bool // the error says that the message may have been sent
+		arrived int  // number of messages in the queue
+	}{
+		"the response is lost": {answer: func(_ int, _ *http.Request, next func() (*http.Response, error), _ context.CancelFunc) (*http.Response, error) {
+			_, _ = next()
+			return nil, errLost
+		}, fails: true, maybe: true, arrived: 1},
+		"the caller cancels during the request": {answer: func(_ int, req *http.Request, next func() (*http.Response, error), cancel context.CancelFunc) (*http.Response, error) {
+			_, _ = next()
+			cancel()
+			return nil, req.Context().Err()
+		}, fails: true, maybe: true, arrived: 1},
+		"a gateway is overloaded": {answer: func(_ int, req *http.Request, next func() (*http.Response, error), _ context.CancelFunc) (*http.Response, error) {
+			_, _ = next()
+			return azuritetest.ErrorResponse(req, http.StatusServiceUnavailable, ""), nil
+		}, fails: true, maybe: true, arrived: 1},
+		"the service refuses two requests": {answer: func(n int, req *http.Request, next func() (*http.Response, error), _ context.CancelFunc) (*http.Response, error) {
+			if n <= 2 {
+				return azuritetest.ErrorResponse(req, http.StatusServiceUnavailable, "ServerBusy"), nil
+			}
+			return next()
+		}, arrived: 1},
+		"the service refuses all requests": {answer: func(_ int, req *http.Request, _ func() (*http.Response, error), _ context.CancelFunc) (*http.Response, error) {
+			return azuritetest.ErrorResponse(req, http.StatusServiceUnavailable, "ServerBusy"), nil
+		}, fails: true},
+		"the blob of the message may be written": {call: "PutBlob", answer: func(_ int, _ *http.Request, next func() (*http.Response, error), _ context.CancelFunc) (*http.Response, error) {
+			_, _ = next()
+			return nil, errLost
+		}, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var calls atomic.Int32
+				counter := newCounter(t)
+				counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+					isOfHub := call.Name == "PutBlob" && !strings.HasSuffix(call.Target, "-largemessages")
+					if call.Name == cmp.Or(tt.call, "PutMessage") && !isOfHub {
+						return tt.answer(int(calls.Add(1)), req, next, cancel)
+					}
+					return next()
+				}
+				cfg := testConfig(t)
+				cfg.Transport = counter
+				h := openHub(t, cfg)
+				event := &history.EventRaised{Header: history.NewHeader(time.Now()), Name: "go"}
+				if tt.call == "PutBlob" {
+					event.Input = new(large)
+				}
+				err := h.Send(ctx, provider.TaskMessage{Target: history.OrchestrationInstance{InstanceID: "i"}, Event: event})
+				if (err != nil) != tt.fails || errors.Is(err, ErrMaybeSent) != tt.maybe {
+					t.Errorf("error %v; want an error: %v; it may have been sent: %v", err, tt.fails, tt.maybe)
+				}
+				if text := fmt.Sprint(err); tt.maybe && !strings.Contains(text, `send EventRaised to "i": the message may have been sent: send to queue`) {
+					t.Errorf("error %s; want one that names the operation and says that the message may have been sent", text)
+				}
+				if n := messageCount(t, h.controlQueues[0]); n != tt.arrived {
+					t.Errorf("%d messages in the queue, want %d", n, tt.arrived)
+				}
+			})
+		})
 	}
 }
 

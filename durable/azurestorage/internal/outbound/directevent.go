@@ -66,7 +66,7 @@ func (s *Sender) Deliver(ctx context.Context, p ControlQueue, message *provider.
 	}
 	sent, err := s.Post(ctx, out)
 	if err != nil {
-		return sendError(err)
+		return out.sendError(err)
 	}
 	s.HandOver(ctx, []Sent{sent})
 	return nil
@@ -105,15 +105,6 @@ func (e *Direct) Await(ctx context.Context) error {
 		return maybeSentError(err)
 	}
 	return <-e.outcome
-}
-
-// sendError returns the error of a failed send. It wraps ErrMaybeSent if the message may have been
-// stored.
-func sendError(err error) error {
-	if store.IsTransient(err) && !store.WasNotApplied(err) {
-		return maybeSentError(err)
-	}
-	return err
 }
 
 // ErrMaybeSent is the error of a call whose message may have been sent.
@@ -170,7 +161,7 @@ func (e *Direct) Enqueue(ctx context.Context) error {
 	out.Claim = true
 	_, m, err := e.sender.put(ctx, &out)
 	if err != nil {
-		e.maybeEnqueued = !store.WasNotApplied(err)
+		e.maybeEnqueued = out.mayBeSent
 		return err
 	}
 	e.Delivery.BecomeHidden(m)
@@ -293,7 +284,7 @@ func (e *Direct) enqueueUnlessDone(ctx context.Context, delay time.Duration) boo
 	case err != nil && e.maybeCommitted:
 		err = maybeSentError(err)
 	case err != nil:
-		err = sendError(err)
+		err = out.sendError(err)
 	}
 	e.returnToClient(err)
 	return true

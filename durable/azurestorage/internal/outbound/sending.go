@@ -89,11 +89,22 @@ type Message struct {
 	// hidden.
 	Batch string
 
+	mayBeSent bool // set by put: it failed, but the message may be in the queue
+
 	// The following fields are set by prepare.
 	text       string         // the text to enqueue
 	finalText  string         // the text after the batch is committed; empty if Batch is empty
 	Blob       string         // the name of the blob with the message; empty unless the message is large
 	asReceived *wire.Envelope // the message as a receiver would decode it, if Claim is set
+}
+
+// sendError returns the error of a failed send of m. It wraps ErrMaybeSent if the message may have
+// been stored.
+func (m *Message) sendError(err error) error {
+	if m.mayBeSent {
+		return maybeSentError(err)
+	}
+	return err
 }
 
 // Sent is a message that was enqueued.
@@ -178,7 +189,8 @@ func (s *Sender) put(ctx context.Context, out *Message) (put store.Sent, m store
 		delay = min(delay+s.Held.Stretched(out.To.VisibilityTimeout()), store.MaxVisibilityTimeout)
 	}
 	if put, err = out.To.Queue().Put(ctx, out.text, delay, out.Duplicates); err != nil {
-		if (store.WasNotApplied(err) || store.IsServerBusy(err)) && !put.MayBeDuplicate && s.DeleteBlob(ctx, out.Blob) {
+		out.mayBeSent = put.MayBeDuplicate
+		if !out.mayBeSent && s.DeleteBlob(ctx, out.Blob) {
 			out.Blob = ""
 		}
 		return put, m, err

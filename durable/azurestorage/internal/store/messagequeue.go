@@ -63,19 +63,17 @@ func (q *Queue) Create(ctx context.Context) error {
 
 // Put enqueues a message that becomes visible after delay. If duplicates is true, Put may enqueue the
 // message again after an attempt with unknown outcome. Otherwise it repeats only attempts that
-// certainly failed.
+// certainly failed. If Put fails and m.MayBeDuplicate is false, the message is not in the queue.
 func (q *Queue) Put(ctx context.Context, text string, delay time.Duration, duplicates bool) (m Sent, err error) {
 	options := &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(-1))}
 	if seconds := int32(delay / time.Second); seconds > 0 {
 		options.VisibilityTimeout = &seconds
 	}
-	again := func(err error) bool {
-		m.MayBeDuplicate = m.MayBeDuplicate || !WasNotApplied(err) && !IsServerBusy(err)
-		return IsTransient(err) && (duplicates || WasNotApplied(err))
-	}
+	again := func(err error) bool { return IsTransient(err) && (duplicates || !m.MayBeDuplicate) }
 	err = RetryIf(ctx, "send to queue "+q.Name, again, func(ctx context.Context) error {
 		resp, err := q.Client.EnqueueMessage(ctx, text, options)
 		if err != nil {
+			m.MayBeDuplicate = m.MayBeDuplicate || !WasNotApplied(err) && !isServerBusy(err)
 			return err
 		}
 		m.RequestedAt = sentAt(ctx)

@@ -139,9 +139,9 @@ func WasNotApplied(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// IsServerBusy reports whether an overloaded service rejected the request without processing it. Only
+// isServerBusy reports whether an overloaded service rejected the request without processing it. Only
 // the service itself returns this code, not a gateway.
-func IsServerBusy(err error) bool { return CodeOf(err) == codeServerBusy }
+func isServerBusy(err error) bool { return CodeOf(err) == codeServerBusy }
 
 // ErrNeverSent marks errors of requests that were not sent.
 var ErrNeverSent = errors.New("request was not sent")
