@@ -37,7 +37,6 @@ type starter struct {
 
 // start starts an instance with the given event.
 func (s *starter) start(ctx context.Context, start provider.TaskMessage, event history.ExecutionStarted, refuse []history.RuntimeStatus) error {
-	s.blobs.remove(ctx, s.sender)
 	if event.Instance.ExecutionID == "" {
 		event.Instance.ExecutionID = strings.ReplaceAll(uuid.NewString(), "-", "")
 	}
@@ -46,7 +45,11 @@ func (s *starter) start(ctx context.Context, start provider.TaskMessage, event h
 		event.Generation = new(0)
 	}
 	start.Event, start.Target = &event, event.Instance
-	return s.startRecorded(ctx, &start, &event, func() error { return s.startUnlessRefused(ctx, start, event, generation, refuse) })
+	err := s.startRecorded(ctx, &start, &event, func() error { return s.startUnlessRefused(ctx, start, event, generation, refuse) })
+	if err == nil {
+		s.blobs.removeSome(ctx, s.sender)
+	}
+	return err
 }
 
 // maxReplaceAttempts limits how often a start tries to replace an instance while the instance's
@@ -354,7 +357,7 @@ func (o *overdueStarts) run(ctx context.Context) {
 			return
 		}
 		early = max(0, early-1)
-		o.starts.blobs.remove(ctx, o.starts.sender)
+		o.starts.blobs.remove(ctx, o.starts.sender, maxStartBlobs)
 		if err := o.scan(ctx, early > 0); err != nil && ctx.Err() == nil {
 			o.starts.Log.Warn("cannot query pending instances", "error", err)
 			early = max(1, early)

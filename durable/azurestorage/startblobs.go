@@ -27,6 +27,10 @@ const (
 	startBlobAge = time.Hour
 	// maxStartBlobs is the number of remembered blobs. The oldest are forgotten.
 	maxStartBlobs = 1000
+	// A client's start deletes at most blobsPerStart blobs of earlier starts, for at most
+	// removeSomeTimeout.
+	blobsPerStart     = 4
+	removeSomeTimeout = time.Second
 )
 
 // remember adds a blob. It ignores an empty name.
@@ -42,22 +46,39 @@ func (b *startBlobs) remember(name string) {
 	b.blobs = append(b.blobs, startBlob{name, time.Now().Add(startBlobAge)})
 }
 
-// take removes the names of the blobs to delete now from b, and returns them.
-func (b *startBlobs) take(now time.Time) (names []string) {
+// take removes a blob that is due from b, and returns its name. The name is empty if no blob is due.
+func (b *startBlobs) take(now time.Time) (name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for len(b.blobs) > 0 && !now.Before(b.blobs[0].due) {
-		names = append(names, b.blobs[0].name)
-		b.blobs = b.blobs[1:]
+	if len(b.blobs) == 0 || now.Before(b.blobs[0].due) {
+		return ""
 	}
-	return names
+	name = b.blobs[0].name
+	b.blobs = b.blobs[1:]
+	return name
 }
 
-// remove deletes the blobs that are old enough.
-func (b *startBlobs) remove(ctx context.Context, s *outbound.Sender) {
-	for _, name := range b.take(time.Now()) {
-		if !s.DeleteBlob(ctx, name) {
+// remove deletes at most the given number of due blobs. It stops at the first error. The blob of the
+// error is due again after startBlobAge.
+func (b *startBlobs) remove(ctx context.Context, s *outbound.Sender, most int) {
+	for ; most > 0; most-- {
+		name := b.take(time.Now())
+		if name == "" {
+			return
+		}
+		if err := s.Blobs.Remove(ctx, name); err != nil {
 			b.remember(name)
+			if ctx.Err() == nil {
+				s.Log.Warn("cannot delete blob of a message that was not sent", "blob", name, "error", err)
+			}
+			return
 		}
 	}
+}
+
+// removeSome deletes a few due blobs within a short time, because a client's call waits for it.
+func (b *startBlobs) removeSome(ctx context.Context, s *outbound.Sender) {
+	ctx, cancel := context.WithTimeout(ctx, removeSomeTimeout)
+	defer cancel()
+	b.remove(ctx, s, blobsPerStart)
 }

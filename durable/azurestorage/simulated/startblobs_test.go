@@ -18,6 +18,16 @@ import (
 // echo returns its input.
 func echo(_ *durable.Context, text string) (string, error) { return text, nil }
 
+// startBlobs returns the number of blobs with start messages.
+func startBlobs(account *azsim.Account) (n int) {
+	for _, b := range account.Blobs() {
+		if strings.Contains(b.Name, "ExecutionStarted") {
+			n++
+		}
+	}
+	return n
+}
+
 // A rejected start leaves no blob. The blob is deleted immediately if the message is certainly in
 // no queue, and otherwise later.
 func TestRejectedStart_LeavesNoBlob(t *testing.T) {
@@ -53,14 +63,7 @@ func TestRejectedStart_LeavesNoBlob(t *testing.T) {
 					_, err := durable.Start(ctx, client, echo, input, id)
 					return err
 				}
-				blobs := func() (n int) {
-					for _, b := range account.Blobs() {
-						if strings.Contains(b.Name, "ExecutionStarted") {
-							n++
-						}
-					}
-					return n
-				}
+				blobs := func() int { return startBlobs(account) }
 				if err := start("first", ""); err != nil { // creates the task hub
 					t.Fatal(err)
 				}
@@ -105,4 +108,60 @@ func TestRejectedStart_LeavesNoBlob(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A client deletes the blobs of earlier starts a few at a time, after a start. The deletion does not
+// delay the start if the blob service is overloaded.
+func TestStart_IsNotDelayedByBlobsOfEarlierStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var refused atomic.Value // the operation that is refused
+		refused.Store("")
+		account := azsim.New(azsim.Config{Seed: 5, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: func(r azsim.Request) azsim.Fault {
+			switch {
+			case r.Operation != refused.Load():
+				return azsim.None
+			case r.Operation == "PutMessage":
+				return azsim.FailBefore
+			}
+			return azsim.Throttle
+		}})
+		defer account.End()
+		client := durable.NewClient(openWith(t, "client", account, account.Worker("client")), durable.NewRegistry(durable.Orchestrator("echo", echo)))
+		start := func(input string) (took time.Duration, err error) {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			began := time.Now()
+			_, err = durable.Start(ctx, client, echo, input)
+			return time.Since(began), err
+		}
+		if _, err := start(""); err != nil { // creates the task hub
+			t.Fatal(err)
+		}
+		const n = 20
+		refused.Store("PutMessage")
+		for range n {
+			if _, err := start(strings.Repeat("large ", 20_000)); err == nil {
+				t.Fatal("the start succeeded, want an error")
+			}
+		}
+		if left := startBlobs(account); left != n {
+			t.Fatalf("%d blobs, want %d", left, n)
+		}
+		time.Sleep(61 * time.Minute)
+		refused.Store("DeleteBlob")
+		if took, err := start(""); err != nil || took > 3*time.Second {
+			t.Errorf("the start took %v: %v", took, err)
+		}
+		refused.Store("")
+		time.Sleep(61 * time.Minute)
+		starts := 0
+		for ; startBlobs(account) > 0 && starts < n; starts++ {
+			if took, err := start(""); err != nil || took > time.Second {
+				t.Errorf("the start took %v: %v", took, err)
+			}
+		}
+		if left := startBlobs(account); left > 0 || starts == 1 {
+			t.Errorf("%d blobs are left after %d starts, want none after several starts", left, starts)
+		}
+	})
 }
