@@ -9,9 +9,8 @@ import (
 type Config struct {
 	// Name names the partition, or its hub, in errors.
 	Name string
-	// OpenCount counts how often the partition has been opened, including this time. Each
-	// opening must have its own value: it makes the numbers of messages, activities and
-	// executions unique.
+	// OpenCount is the number of this opening, higher than the number of each earlier one. It makes
+	// the numbers of messages, activities and executions unique. At most MaxOpenCount.
 	OpenCount uint64
 	// CrashCount counts the processes that ended without closing the partition.
 	CrashCount uint64

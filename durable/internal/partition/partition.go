@@ -34,6 +34,9 @@ type Partition struct {
 	numbers  atomic.Uint64 // the last number given to a message, an activity or an execution
 }
 
+// MaxOpenCount is the maximum of [Config.OpenCount]. Each opening has 2^40 of the 64-bit numbers.
+const MaxOpenCount = 1<<24 - 1
+
 // Open loads the partition from a store that was not started, and starts the store. Call Close
 // to close the partition. If Open fails, the store is unchanged.
 func Open(store *logstore.Store, cfg Config) (*Partition, error) {

@@ -71,7 +71,7 @@ func TestLog_TheNextOwnerAndReadersGetAllGroups(t *testing.T) {
 		t.Errorf("OpenReader without a log: %v; want ErrNoLog", err)
 	}
 	l, r := open(t, cfg)
-	if r.Last != 0 || r.Manifest != nil || len(r.Groups) != 0 || r.OpenCount != 1 || r.CrashCount != 0 {
+	if r.Last != 0 || r.Manifest != nil || len(r.Groups) != 0 || r.OpenCount == 0 || r.CrashCount != 0 {
 		t.Errorf("new log: got %+v", r)
 	}
 	reader, _, err := OpenReader(t.Context(), cfg)
@@ -100,8 +100,9 @@ func TestLog_TheNextOwnerAndReadersGetAllGroups(t *testing.T) {
 	if err := l.Close(false); err != nil {
 		t.Fatal(err)
 	}
+	first := r.OpenCount
 	l, r = open(t, cfg)
-	if r.Last != 22 || string(r.Manifest) != "manifest" || r.Base != 12 || r.OpenCount != 2 || r.CrashCount != 0 {
+	if r.Last != 22 || string(r.Manifest) != "manifest" || r.Base != 12 || r.OpenCount <= first || r.CrashCount != 0 {
 		t.Errorf("next owner: got %+v", r)
 	}
 	wantGroups(t, r.Groups, 13, 22)

@@ -91,7 +91,7 @@ type Recovered struct {
 	Base       uint64   // last group that the base contains
 	Groups     []Frame  // groups after Base, in order
 	Last       uint64   // number of the last group
-	OpenCount  uint64   // number of times the log was opened
+	OpenCount  uint64   // number of this opening, higher than all earlier numbers
 	CrashCount uint64   // number of owners that did not close it
 }
 

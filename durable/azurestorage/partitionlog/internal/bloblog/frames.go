@@ -3,6 +3,7 @@ package bloblog
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
@@ -33,7 +34,7 @@ type history struct {
 	last     uint64 // last group
 	base     uint64 // last group in the base
 	manifest []byte
-	opens    uint64
+	opens    uint64 // number of the last opening
 	crashes  uint64
 	alive    bool // the last owner has not closed the log
 }
@@ -50,14 +51,28 @@ func (h *history) code(c *logstore.Coder) {
 	c.Bool(&h.alive)
 }
 
-// open updates the history for a new owner.
-func (h *history) open() {
-	h.opens++
+// open updates the history for a new owner that opens the log at the given time.
+func (h *history) open(now time.Time) {
+	h.opens = max(h.opens+1, openingAt(now))
 	if h.alive {
 		h.crashes++
 	}
 	h.alive = true
 }
+
+// openingAt returns the minimum number of an opening: the number of openingInterval since 2000. A failover of
+// the account can lose the last openings of a log, although the logs of other partitions have recorded
+// messages of these owners. The next opening must have a higher number. A partition that is opened
+// more often than once per openingInterval may exceed the minimum, and then has no such protection.
+//
+// Numbers have 24 bits. The limit leaves half of them if a clock is far in the future.
+func openingAt(now time.Time) uint64 {
+	return uint64(min(max(0, now.Sub(year2000)/openingInterval), 1<<23))
+}
+
+const openingInterval = 4 * time.Minute
+
+var year2000 = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // scan decodes the frames of consecutive blobs.
 type scan struct {

@@ -3,6 +3,7 @@ package bloblog
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
@@ -56,6 +57,32 @@ func TestScan_AcceptsCompleteFramesAndRejectsInvalidOnes(t *testing.T) {
 				t.Errorf("read %d of %d bytes up to group %d: %v", n, len(b), s.last, err)
 			}
 		})
+	}
+}
+
+// An opening has a higher number than each earlier opening, also if clocks are wrong. The number follows
+// the clock, within a limit that leaves 8 million openings.
+func TestHistory_NumbersOpeningsByTimeAndInOrder(t *testing.T) {
+	day := func(year int) time.Time { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
+	for _, tt := range []struct {
+		previous uint64
+		now      time.Time
+		want     uint64
+	}{
+		{0, day(1970), 1},
+		{7, day(2000).Add(31*time.Minute + 59*time.Second), 8},
+		{7, day(2000).Add(36 * time.Minute), 9},
+		{7, day(2000).Add(32 * time.Minute), 8},
+		{7, day(2026), 3_418_920},
+		{3_418_920, day(2026), 3_418_921},
+		{4_000_000, day(2026), 4_000_001},
+		{7, day(2070), 1 << 23},
+		{1 << 23, day(9999), 1<<23 + 1},
+	} {
+		h := history{opens: tt.previous}
+		if h.open(tt.now); h.opens != tt.want {
+			t.Errorf("the opening after %d at %v has the number %d, want %d", tt.previous, tt.now, h.opens, tt.want)
+		}
 	}
 }
 

@@ -153,6 +153,33 @@ func TestOpen_ContinuesAFullBlob(t *testing.T) {
 	})
 }
 
+// A failover of the account can lose the last opening of a log, although other logs have recorded its
+// messages. The next opening has a higher number.
+func TestOpen_HasAHigherNumberThanALostOpening(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
+		if err := l.Close(false); err != nil {
+			t.Fatal(err)
+		}
+		kept := l.current.offset
+		time.Sleep(10 * time.Minute)
+		lost, r := open(t, cfg)
+		if err := lost.Close(false); err != nil {
+			t.Fatal(err)
+		}
+		if !w.account.Shorten(cfg.Blobs.Name, l.chain.Name(1), int(kept)) {
+			t.Fatal("the log was not shortened")
+		}
+		time.Sleep(10 * time.Minute)
+		next, again := open(t, cfg)
+		if again.OpenCount <= r.OpenCount {
+			t.Errorf("the opening after the failover has the number %d, want more than %d", again.OpenCount, r.OpenCount)
+		}
+		if err := next.Close(false); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestLog_RenewalsKeepAnIdleLog(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
 		before := len(w.account.Log())

@@ -145,7 +145,7 @@ func (l *Log) recover(ctx context.Context, own *ownBlob, all []chain.Link) (_ *R
 			return nil, err
 		}
 	}
-	l.history.open()
+	l.history.open(l.cfg.Clock.Now().Wall)
 	r.OpenCount, r.CrashCount = l.history.opens, l.history.crashes
 	opened := numbered(kindOpened, l.history.opens, func(c *logstore.Coder) { c.Uint(&l.history.crashes) })
 	return r, l.appendTo(l.current, opened)
