@@ -278,8 +278,10 @@ func (c *Client) terminate(ctx context.Context, id InstanceID, reason string) er
 // reason is recorded in the history of each rewound instance.
 //
 // Rewind fails with [ErrInstanceNotFound] if the instance does not exist, and with an
-// *[InstanceStateError] if it has not failed. If the hub cannot rewind, it fails with
-// [ErrNotSupported]. If a rewind is interrupted, repeat it to complete it.
+// *[InstanceStateError] if it has not failed. If the instance or such a child held locks
+// of entities until it failed, Rewind changes nothing and fails with [ErrLocksReleased].
+// If the hub cannot rewind, it fails with [ErrNotSupported]. If a rewind is interrupted,
+// repeat it to complete it.
 func (c *Client) Rewind(ctx context.Context, id InstanceID, reason string) error {
 	if err := c.rewind(ctx, id, reason); err != nil {
 		return fmt.Errorf("rewind instance %s: %w", id, err)

@@ -36,6 +36,10 @@ var ErrInstanceEnded = errors.New("instance has ended")
 // ErrNotSupported means that the provider of the hub does not support the operation.
 var ErrNotSupported = provider.ErrNotSupported
 
+// ErrLocksReleased means that the instance, or a failed child of it, cannot be rewound,
+// because it held locks of entities until it ended.
+var ErrLocksReleased = provider.ErrLocksReleased
+
 // NonDeterminismError is the failure of an instance whose orchestrator deviates from
 // its history, so the history cannot be replayed. errors.As finds it in the
 // *[OrchestrationFailedError] that a client gets and in the *[TaskFailedError] that a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"strings"
@@ -22,7 +23,7 @@ import (
 type fullHub struct {
 	*fakeHub
 	rewound []string // IDs and reasons
-	cannot  error    // the error of a purge of the instance "failed"
+	cannot  error    // the error of a purge or a rewind of the instance "failed"
 }
 
 func (h *fullHub) Purge(_ context.Context, id string, _ *provider.InstanceState) error {
@@ -50,6 +51,9 @@ func (h *fullHub) Rewind(_ context.Context, id, reason string) error {
 	defer h.mu.Unlock()
 	if i := h.instances[id]; i != nil && i.Status == history.Pending {
 		return provider.ErrInstanceChanged // it has only started
+	}
+	if id == "failed" && h.cannot != nil {
+		return h.cannot
 	}
 	h.rewound = append(h.rewound, id+": "+reason)
 	return nil
@@ -134,6 +138,9 @@ func TestRewind_AcceptsFailedInstancesOnlyAndReturnsTheReason(t *testing.T) {
 	if diff := cmp.Diff(hub.rewound, []string{"failed: try again"}); diff != "" {
 		t.Errorf("rewound, want:\n%s", diff)
 	}
+	hub.cannot = fmt.Errorf("child \"c\": %w", provider.ErrLocksReleased)
+	compare(t, "locks", answerText(s, "POST", "/api/durabletask/instances/failed/rewind", ""),
+		"412"+jsonAnswer+`"rewind instance failed: child \"c\": the instance held locks until it ended, so it cannot continue; use restart"`)
 
 	unable := newFakeHub()
 	unable.put("failed", history.Failed, nil)

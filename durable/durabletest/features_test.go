@@ -296,6 +296,31 @@ func TestClient_RewindKeepsHandledFailures(t *testing.T) {
 	}
 }
 
+func TestClient_DoesNotRewindAnInstanceWhoseLocksAreReleased(t *testing.T) {
+	t.Parallel()
+	isRepaired := false
+	fragile := func(context.Context, durable.Void) (durable.Void, error) {
+		if isRepaired {
+			return durable.Void{}, nil
+		}
+		return durable.Void{}, errors.New("fragile")
+	}
+	main := func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
+		defer durable.LockEntities(ctx, balanceOf)()
+		return durable.CallActivity(ctx, fragile, durable.Void{}).Await()
+	}
+	hub := durabletest.New(t, durable.Orchestrator("Main", main), durable.Activity("Fragile", fragile), durable.Entity("Balance", durable.Op("add", (*balance).add)))
+	i := durabletest.Start(hub, main, durable.Void{})
+	_, before := i.Wait()
+	isRepaired = true
+	if err := hub.Client().Rewind(t.Context(), i.ID, "again"); !errors.Is(err, durable.ErrLocksReleased) {
+		t.Errorf("rewind: got %v, want %v", err, durable.ErrLocksReleased)
+	}
+	if _, err := i.Wait(); err == nil || err.Error() != before.Error() || i.Status() != history.Failed {
+		t.Errorf("the instance has status %v and error %v; want Failed and %v", i.Status(), err, before)
+	}
+}
+
 // Continue-as-new keeps events that were not awaited. Detached children keep running.
 func TestHub_KeepsEventsAcrossGenerationsAndRunsDetachedChildren(t *testing.T) {
 	t.Parallel()

@@ -100,8 +100,13 @@ type Rewinder interface {
 	// instance, Rewind completes an interrupted rewind. If the instance was started again since
 	// then, or was started and has not run, the error is [ErrInstanceChanged] or
 	// [ErrInstanceNotFound]. An instance without a history also fails with ErrInstanceNotFound.
+	// The error [ErrLocksReleased] means that Rewind has changed nothing.
 	Rewind(ctx context.Context, id, reason string) error
 }
+
+// ErrLocksReleased means that an instance cannot be rewound: its orchestrator would continue in
+// a critical section whose locks were released when the instance ended.
+var ErrLocksReleased = errors.New("the instance held locks until it ended, so it cannot continue; use restart")
 
 // Holder is a [Session] whose lock another process can acquire. If a session does not implement
 // Holder, the engine assumes that the lock is held until the session is released.

@@ -63,6 +63,17 @@ func (x *recordedExecution) isStep(at int) bool {
 	return ok && id == scheduled.EventID
 }
 
+// heldLocks reports whether the execution held locks until its end, which releases them
+// (DurableTask.Core/Entities/EventFormat/EntityMessageEventNames.cs, ReleaseMessageEventName).
+func (x *recordedExecution) heldLocks() bool {
+	for at := x.endAt; at > 0 && x.events[at].Type() != history.TypeOrchestratorStarted; at-- {
+		if e, ok := x.events[at].(*history.EventSent); ok && e.Name == "release" && history.IsEntity(e.InstanceID) {
+			return true
+		}
+	}
+	return false
+}
+
 func isFailure(e history.Event) bool {
 	switch e.(type) {
 	case *history.TaskFailed, *history.SubOrchestrationInstanceFailed:

@@ -58,6 +58,11 @@ func (x RewoundExecution) Apply(events []history.Event) []history.Event {
 // execution, empty if the instance has none. at is the timestamp of the messages. The error is
 // [ErrInstanceNotFound] if the instance has no history.
 //
+// The error is [ErrLocksReleased] if the end of the instance, or of a child to rewind, released
+// locks. DurableTask rewinds such an instance, and replay then fails: the history has the release,
+// but the code waits for the repeated activity (DurableTask.Core/TaskOrchestrationContext.cs,
+// HandleEventSentEvent).
+//
 // As in DurableTask, the plan replaces the failed end, the failures of activities and children,
 // and the scheduling of the failed activities. Replay then schedules these activities again.
 // Failed children are rewound too, and their results are sent again
@@ -105,6 +110,9 @@ type rewindPlanner struct {
 func (p *rewindPlanner) rewind(ctx context.Context, x *recordedExecution) error {
 	changes := rewindChanges{}
 	if x.end != nil {
+		if x.heldLocks() {
+			return ErrLocksReleased
+		}
 		changes = x.rewound(p.at)
 	}
 	waits := false
@@ -182,7 +190,10 @@ func (p *rewindPlanner) rewindChild(ctx context.Context, parent *recordedExecuti
 		})
 		return childAwaited, nil
 	}
-	return childAwaited, p.rewind(ctx, x)
+	if err := p.rewind(ctx, x); err != nil {
+		return childAwaited, fmt.Errorf("child %q: %w", c.event.InstanceID, err)
+	}
+	return childAwaited, nil
 }
 
 // rewindChanges collects the changes to one history, by index.

@@ -365,6 +365,54 @@ func TestPlanRewind_AnUnknownInstanceIsNotFound(t *testing.T) {
 	}
 }
 
+// The code of such an instance continues in its critical section, but without the locks.
+func TestPlanRewind_RefusesAnInstanceThatHeldLocksUntilItEnded(t *testing.T) {
+	t.Parallel()
+	request := &history.EventSent{Header: action(0), InstanceID: "@counter@a", Name: "op"}
+	granted := &history.EventRaised{Header: plain(), Name: "33333333-3333-3333-3333-333333333333"}
+	release := func(id int) history.Event {
+		return &history.EventSent{Header: action(id), InstanceID: "@counter@a", Name: "release"}
+	}
+	locked := func(start history.Event) *script {
+		return new(script).episode(start, request).episode(granted, task(1))
+	}
+	parent := new(script).episode(started("p"), child(0, "c")).episode(childFailed(0), ends(1, history.Failed))
+	for _, tt := range []struct {
+		name      string
+		histories map[string]*script
+		want      error
+	}{
+		{"an activity failed", map[string]*script{"p": locked(started("p")).episode(failed(1), release(2), ends(3, history.Failed))}, provider.ErrLocksReleased},
+		{
+			"an activity failed twice",
+			map[string]*script{"p": locked(started("p")).episode(failed(1), timer(2, noon)).episode(fired(2), release(3), ends(4, history.Failed))},
+			provider.ErrLocksReleased,
+		},
+		{"the code failed", map[string]*script{"p": locked(started("p")).episode(done(1), release(2), ends(3, history.Failed))}, provider.ErrLocksReleased},
+		{"a child failed", map[string]*script{
+			"p": parent, "c": locked(startedBy("c", "p", 0)).episode(failed(1), release(2), ends(3, history.Failed)),
+		}, provider.ErrLocksReleased},
+		{"a child was terminated", map[string]*script{
+			"p": parent, "c": locked(startedBy("c", "p", 0)).episode(&history.ExecutionTerminated{Header: plain()}, release(2), ends(3, history.Terminated)),
+		}, provider.ErrLocksReleased},
+		{"the locks were released earlier", map[string]*script{"p": locked(started("p")).episode(done(1), release(2), task(3)).episode(failed(3), ends(4, history.Failed))}, nil},
+		{
+			"the event of an orchestration has the name of a release",
+			map[string]*script{"p": new(script).episode(started("p"), task(0)).
+				episode(done(0), &history.EventSent{Header: action(1), InstanceID: "o", Name: "release"}, ends(2, history.Failed))},
+			nil,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			load := func(_ context.Context, id string) ([]history.Event, error) { return tt.histories[id].events, nil }
+			if _, err := provider.PlanRewind(t.Context(), "p", "why", later, load); !errors.Is(err, tt.want) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
 func TestRewoundExecution_ApplyKeepsTheHeaders(t *testing.T) {
 	t.Parallel()
 	events := new(script).episode(started("p"), task(0)).events

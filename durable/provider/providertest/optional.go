@@ -23,6 +23,7 @@ var optional = area{"purging and rewinding", []test{
 	{"a rewind of an instance rewinds its failed child", running(rewoundWithChild)},
 	{"a rewound instance keeps its pending timers", running(rewoundWithTimer)},
 	{"a rewound child keeps its pending timers", running(rewoundWithTimerOfChild)},
+	{"an instance that held locks until it ended cannot be rewound", running(rewoundWithoutLocks)},
 	{"an unknown instance cannot be rewound", running(rewoundUnknown)},
 	{"an instance that has not run cannot be rewound", running(rewoundUnstarted)},
 }}
@@ -198,6 +199,17 @@ func rewoundWithTimerOfChild(w *world) {
 	w.rewindPlan("a")
 	w.must("Rewind", w.rewind("a", "why"))
 	w.waitsForTimer("child")
+}
+
+func rewoundWithoutLocks(w *world) {
+	instance := w.create("a")
+	release := &history.EventSent{Header: action(0), InstanceID: entityID, Name: "release"}
+	w.next("a").decide(release).end(history.Failed, text("it broke")).finish()
+	if err := w.rewind("a", "why"); !errors.Is(err, provider.ErrLocksReleased) {
+		w.Errorf("Rewind returned %v, want %v", err, provider.ErrLocksReleased)
+	}
+	w.equal("status", w.state("a").Status, history.Failed)
+	w.equal("history", w.history("a"), w.histories[instance])
 }
 
 func rewoundUnknown(w *world) {

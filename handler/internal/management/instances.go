@@ -309,6 +309,8 @@ func (m instanceAPI) rewind(id durable.InstanceID) operation {
 			return c.NoContent(http.StatusAccepted)
 		case errors.Is(err, durable.ErrInstanceNotFound):
 			return web.WriteJSON(c, http.StatusNotFound, fmt.Sprintf("No orchestration with instance ID \"%s\" found.", id))
+		case errors.Is(err, durable.ErrLocksReleased):
+			return web.WriteJSON(c, http.StatusPreconditionFailed, err.Error())
 		case errors.Is(err, durable.ErrNotSupported):
 			return web.AnswerWith(http.StatusNotImplemented, web.WithCause("Rewind is not supported by the underlying storage provider.", err))
 		}

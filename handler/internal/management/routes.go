@@ -227,7 +227,7 @@ var controlRoutes = []Route{
 		Answers: []answerDoc{
 			accepted202,
 			{http.StatusNotFound, "Text", "The instance does not exist."},
-			{http.StatusPreconditionFailed, "Text", "The instance has not failed."},
+			{http.StatusPreconditionFailed, "Text", "The instance has not failed, or held locks until it failed."},
 			{http.StatusNotImplemented, "Error", "The hub's storage cannot rewind."},
 		},
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.rewind(p.instance()) },

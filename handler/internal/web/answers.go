@@ -269,6 +269,8 @@ func answerTo(err error, management bool) answer {
 		return answer{status: http.StatusNotFound}
 	case errors.Is(err, durable.ErrInstanceEnded):
 		return answer{status: http.StatusGone}
+	case errors.Is(err, durable.ErrLocksReleased):
+		return answer{http.StatusPreconditionFailed, &ErrorBody{Message: secrets.Line(err)}}
 	case errors.Is(err, durable.ErrNotSupported):
 		return answer{http.StatusNotImplemented, &ErrorBody{Message: secrets.Line(err)}}
 	}
