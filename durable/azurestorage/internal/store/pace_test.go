@@ -108,8 +108,11 @@ func TestOnce_ALargeUploadMayTakeLonger(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				_, err = NewPace(1).LimitTransport(limitedBy(tt.after)).Do(req)
-				return err
+				resp, err := NewPace(1).LimitTransport(limitedBy(tt.after)).Do(req)
+				if err != nil {
+					return err
+				}
+				return resp.Body.Close()
 			})
 			if (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%d bytes that take %v: %v; want %q", tt.size, tt.after, err, tt.want)
