@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -154,8 +155,8 @@ func (x *recordedExecution) children(c rewindChanges) []recordedChild {
 //  1. A failure is unhandled if the orchestrator decided nothing in the same episode.
 //  2. If the episode created as many timers as failures arrived, each timer belongs to a
 //     retry. Timers and failures have the same order. If the timer has zero delay, the code
-//     receives the failure in the episode in which the timer fires.
-//  3. If only failures arrived, the decisions handle them.
+//     receives the failure late, in the episode in which the timer fires.
+//  3. If only failures arrived, the other decisions handle them, and the late ones.
 //  4. Otherwise another event may be the cause of the decisions, and the failures count as
 //     unhandled.
 //
@@ -169,9 +170,13 @@ func (x *recordedExecution) handledFailures() (handled map[int]bool, idle map[in
 			end++
 		}
 		e := x.episode(begin, end, late)
-		switch {
-		case len(e.failures) == 0 || e.decisions == 0:
-		case len(e.timers) == len(e.failures):
+		isRetry := len(e.failures) > 0 && len(e.timers) == len(e.failures)
+		others, rest := e.decisions, slices.Concat(e.late, e.failures)
+		if isRetry || len(e.failures) > 0 && len(e.late) > 0 {
+			others -= len(e.timers)
+		}
+		if isRetry {
+			rest = e.late
 			for i, timer := range e.timers {
 				created, failure := x.events[timer].(*history.TimerCreated), e.failures[i]
 				if created.FireAt.After(x.events[begin].Head().Timestamp) {
@@ -184,10 +189,9 @@ func (x *recordedExecution) handledFailures() (handled map[int]bool, idle map[in
 					late[fired] = failure
 				}
 			}
-		case e.onlyFailures:
-			for _, at := range e.failures {
-				handled[at] = true
-			}
+		}
+		for _, at := range rest {
+			handled[at] = e.onlyFailures && others > 0
 		}
 		begin = end
 	}
@@ -197,6 +201,7 @@ func (x *recordedExecution) handledFailures() (handled map[int]bool, idle map[in
 // recordedEpisode summarizes the events of one episode in a history.
 type recordedEpisode struct {
 	failures     []int // positions
+	late         []int // positions of failures that the code receives in this episode, because their timers fired
 	timers       []int // positions of created timers
 	decisions    int
 	onlyFailures bool // no other event arrived
@@ -211,7 +216,7 @@ func (x *recordedExecution) episode(begin, end int, late map[int]int) recordedEp
 			continue
 		}
 		if failure, isLate := late[at]; isLate {
-			e.failures = append(e.failures, failure)
+			e.late = append(e.late, failure)
 			continue
 		}
 		switch event := x.events[at].(type) {

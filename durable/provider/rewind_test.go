@@ -162,6 +162,48 @@ func TestPlanRewind(t *testing.T) {
 			[]sent{{To: "p", Event: "GenericEvent"}},
 		},
 		{
+			"replaces the last attempts of a fan-out, whose timers and failures arrive together",
+			map[string]*script{"p": new(script).
+				episode(started("p"), task(0), task(1)).      // 0 1 2 3 4
+				episode(failed(0), timer(2, noon)).           // 5 6 7 8
+				episode(fired(2), failed(1), timer(3, noon)). // 9 10 11 12 13
+				episode(fired(3), ends(4, history.Failed))},  // 14 15 16 17
+			[]change{{ID: "p", Replace: []int{2, 3, 6, 7, 10, 11, 12, 15, 16}}},
+			[]sent{{To: "p", Event: "GenericEvent"}},
+		},
+		{
+			"replaces the last attempt of one activity, and keeps the retry of another in the same episode",
+			map[string]*script{"p": new(script).
+				episode(started("p"), task(0), task(1)).       // 0 1 2 3 4
+				episode(failed(0), timer(2, noon)).            // 5 6 7 8
+				episode(fired(2), failed(1), timer(3, later)). // 9 10 11 12 13
+				episode(fired(3), task(4)).                    // 14 15 16 17
+				episode(done(4), ends(5, history.Failed))},    // 18 19 20 21
+			[]change{{ID: "p", Replace: []int{2, 6, 7, 10, 20}}},
+			[]sent{{To: "p", Event: "GenericEvent"}},
+		},
+		{
+			"keeps a failure that was handled while another last attempt failed",
+			map[string]*script{"p": new(script).
+				episode(started("p"), task(0), task(1)).               // 0 1 2 3 4
+				episode(failed(0), timer(2, noon)).                    // 5 6 7 8
+				episode(fired(2), failed(1), timer(3, noon), task(4)). // 9 10 11 12 13 14
+				episode(done(4)).                                      // 15 16 17
+				episode(fired(3), ends(5, history.Failed))},           // 18 19 20 21
+			[]change{{ID: "p", Replace: []int{3, 11, 12, 19, 20}}},
+			[]sent{{To: "p", Event: "GenericEvent"}},
+		},
+		{
+			"replaces the last attempts of a fan-out of which only some are retried",
+			map[string]*script{"p": new(script).
+				episode(started("p"), task(0), task(1), task(2)).        // 0 1 2 3 4 5
+				episode(failed(0), timer(3, noon)).                      // 6 7 8 9
+				episode(fired(3), failed(1), failed(2), timer(4, noon)). // 10 11 12 13 14 15
+				episode(fired(4), ends(5, history.Failed))},             // 16 17 18 19
+			[]change{{ID: "p", Replace: []int{2, 3, 4, 7, 8, 11, 12, 13, 18}}},
+			[]sent{{To: "p", Event: "GenericEvent"}},
+		},
+		{
 			"follows .NET if it is unclear whether a failure was handled",
 			map[string]*script{"p": new(script).
 				episode(started("p"), task(0), task(1)).      // 0 1 2 3 4

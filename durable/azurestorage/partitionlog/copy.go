@@ -40,15 +40,24 @@ func (h *Hub) hold(ctx context.Context, f func([]*owner) error) error {
 		}
 		all = append(all, o)
 	}
+	drain := func() error {
+		for _, o := range all {
+			if err := o.drainSince(ctx, h.moment()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := drain(); err != nil { // a message to a mailbox without its blobs is never delivered
+		return err
+	}
 	for _, o := range all { // until it is deleted, a delivered message is in two partitions
 		if err := o.awaitSent(ctx); err != nil {
 			return err
 		}
 	}
-	for _, o := range all { // received mail adds no outgoing messages, because no worker runs
-		if err := o.drainSince(ctx, h.moment()); err != nil {
-			return err
-		}
+	if err := drain(); err != nil { // received mail adds no outgoing messages, because no worker runs
+		return err
 	}
 	return f(all)
 }

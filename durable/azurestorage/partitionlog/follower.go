@@ -44,8 +44,11 @@ func (f *follower) read(ctx context.Context, see func(*partition.Reader) error) 
 			return err
 		}
 		err = see(v.reader)
-		if !errors.Is(err, runs.ErrGone) || attempt == 5 {
+		if !errors.Is(err, runs.ErrGone) {
 			return err
+		}
+		if attempt == 5 {
+			return &UnreadableError{f.handle.number, err}
 		}
 		f.drop(v) // files of the base were deleted
 	}

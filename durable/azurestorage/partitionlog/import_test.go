@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -56,9 +57,9 @@ func (m *messages) Message(context.Context, provider.TaskMessage) error {
 	return nil
 }
 
-// A partition stopped with a large message for another one in its outbox. An export delivers the message
-// and waits until the other partition has downloaded it.
-func TestExport_ContainsAMessageOnItsWayToAnotherPartition(t *testing.T) {
+// onItsWay opens a hub whose partition 0 stopped with a message of 9 MiB for partition 1 in its outbox.
+// Letters are slow.
+func onItsWay(t *testing.T, use func(s *simulated, operator *partitionlog.Hub)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulated{T: t, account: azsim.New(azsim.Config{
@@ -95,6 +96,17 @@ func TestExport_ContainsAMessageOnItsWayToAnotherPartition(t *testing.T) {
 			s.Fatal(err)
 		}
 		_ = w.Close() // the partition could not deliver its message
+		use(s, operator)
+		if err := operator.Close(); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+// An export delivers a message that is on its way to another partition, and waits until that partition has
+// downloaded it.
+func TestExport_ContainsAMessageOnItsWayToAnotherPartition(t *testing.T) {
+	onItsWay(t, func(s *simulated, operator *partitionlog.Hub) {
 		var exported messages
 		if err := operator.Export(s.Context(), &exported, provider.ExportOptions{}); err != nil {
 			s.Fatal(err)
@@ -102,8 +114,15 @@ func TestExport_ContainsAMessageOnItsWayToAnotherPartition(t *testing.T) {
 		if exported != 1 {
 			s.Errorf("the export has %d messages; want the one from the outbox", exported)
 		}
-		if err := operator.Close(); err != nil {
-			s.Error(err)
-		}
+	})
+}
+
+// A message to a mailbox without its blobs is never delivered, so an export fails instead of waiting.
+func TestExport_FailsIfAMailboxIsLost(t *testing.T) {
+	onItsWay(t, func(s *simulated, operator *partitionlog.Hub) {
+		s.vanish(func(name string) bool { return strings.HasPrefix(name, "p01/mail-") })
+		ctx, cancel := context.WithTimeout(s.Context(), time.Hour)
+		defer cancel()
+		s.wantDamage("export", operator.Export(ctx, new(messages), provider.ExportOptions{}))
 	})
 }

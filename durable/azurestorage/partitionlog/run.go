@@ -140,7 +140,7 @@ func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *r
 }
 
 // damageRetryInterval is the time between attempts to open a partition whose blobs are damaged or
-// missing. Each attempt reads the whole log and appends to it.
+// missing. Each attempt reads the whole log. If only base files are missing, it also appends to the log.
 const damageRetryInterval = 10 * time.Second
 
 // acquireAll acquires the given partitions that have no owner and returns their number. It adds the

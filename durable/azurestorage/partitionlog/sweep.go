@@ -49,8 +49,9 @@ func namedBy(manifests [][]byte) (all []string, err error) {
 // nothing for a day. Even a client that makes a single request leaves a record.
 const idleClientsInterval = time.Hour
 
-// removeIdleClients also removes records at the opening. It first receives the mail that is in the mailbox,
-// because it may repeat requests of these clients.
+// removeIdleClients removes records at the opening and after each idleClientsInterval. It first receives the
+// mail in the mailbox, because that mail may repeat requests of these clients. If it cannot, it removes
+// nothing until the next interval.
 func (o *owner) removeIdleClients() {
 	for {
 		if o.drainSince(o.over, o.handle.hub.moment()) == nil {

@@ -23,9 +23,9 @@ func (e *UnreadableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnreadableError) Unwrap() error { return e.Cause }
 
-// unreadable converts errors of damaged or missing records to an *[UnreadableError].
+// unreadable converts errors of damaged records to an *[UnreadableError].
 func (s *partitionHandle) unreadable(err error) error {
-	if partition.IsDamage(err) || errors.As(err, new(*runs.DamageError)) || errors.Is(err, runs.ErrGone) {
+	if partition.IsDamage(err) || errors.As(err, new(*runs.DamageError)) {
 		return &UnreadableError{s.number, err}
 	}
 	return err

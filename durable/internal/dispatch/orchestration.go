@@ -268,7 +268,9 @@ func (s *orchestrationSession) withDeferred(cp *provider.Checkpoint, e *deferred
 // and ends like an episode with unrecorded steps. After a crash between the parts, the wake-up of the steps
 // makes a worker repeat the decisions.
 func (s *orchestrationSession) divide(cp *provider.Checkpoint, execution history.OrchestrationInstance) []*provider.Checkpoint {
-	first, rest := &provider.Checkpoint{Instance: execution, NewEvents: s.x.opening, CustomStatus: cp.CustomStatus, StepsRunning: true}, *cp
+	first, rest := &provider.Checkpoint{
+		Instance: execution, NewEvents: s.x.opening, StepsRunning: true, CustomStatus: cp.CustomStatus, KeepCustomStatus: cp.KeepCustomStatus,
+	}, *cp
 	if !cp.ContinuedAsNew {
 		last := s.x.opening[len(s.x.opening)-1]
 		at := 1 + slices.IndexFunc(cp.NewEvents, func(e history.Event) bool { return e == last })

@@ -155,13 +155,15 @@ func entityReadWhileItChanges(w *world) {
 			return err
 		},
 		"Instances": func() error {
-			for page := range w.pages(provider.Query{Fetch: provider.Fetch{Input: true}}) {
-				for _, s := range page.Instances {
-					isState("Instances", s)
-				}
-				if len(page.Unreadable) > 0 {
-					return page.Unreadable[0].Cause
-				}
+			page, err := w.p.Instances(ctx, provider.Query{Fetch: provider.Fetch{Input: true}})
+			if err != nil {
+				return err
+			}
+			for _, s := range page.Instances {
+				isState("Instances", s)
+			}
+			if len(page.Unreadable) > 0 {
+				return page.Unreadable[0].Cause
 			}
 			return nil
 		},
@@ -175,6 +177,8 @@ func entityReadWhileItChanges(w *world) {
 	}
 	var changed atomic.Bool
 	var readers sync.WaitGroup
+	defer readers.Wait()
+	defer changed.Store(true)
 	for name, read := range reads {
 		readers.Go(func() {
 			for ; !changed.Load(); time.Sleep(time.Millisecond) { // in a bubble, reads from memory take no time
@@ -188,8 +192,6 @@ func entityReadWhileItChanges(w *world) {
 	for i := range 10 {
 		commit(fmt.Sprint("execution ", i))
 	}
-	changed.Store(true)
-	readers.Wait()
 }
 
 // later returns a signal to an entity that is due at the given time.

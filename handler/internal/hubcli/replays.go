@@ -62,7 +62,7 @@ func (r *replays) each(look func(one instance) error) (n int, err error) {
 			}
 			kind := [2]string{one.Name, one.Version}
 			switch {
-			case history.IsEntity(one.InstanceID), !r.matches(one),
+			case history.IsEntity(one.InstanceID), !r.matches(one), r.isActive(one),
 				r.flags.sample > 0 && taken[kind] == r.flags.sample:
 				continue
 			}
@@ -82,6 +82,12 @@ func (r *replays) each(look func(one instance) error) (n int, err error) {
 		}
 		r.tell(fmt.Sprintf("instances so far: %d", n))
 	}
+}
+
+// isActive reports whether an instance has made progress within --idle.
+func (r *replays) isActive(one instance) bool {
+	moved, err := time.Parse(time.RFC3339, one.LastUpdatedTime)
+	return err == nil && r.flags.idle > 0 && time.Since(moved) < r.flags.idle
 }
 
 // look calls the function of each for one instance.
@@ -434,10 +440,7 @@ type stuckGroup struct {
 func (r *replays) stuck() error {
 	stuckGroups := map[[4]string]*stuckGroup{}
 	n, err := r.each(func(one instance) error {
-		moved, err := time.Parse(time.RFC3339, one.LastUpdatedTime)
-		if err == nil && time.Since(moved) < r.flags.idle {
-			return nil
-		}
+		moved, _ := time.Parse(time.RFC3339, one.LastUpdatedTime)
 		a, err := r.ask(one.InstanceID, "why")
 		if err != nil || a == nil {
 			return err

@@ -97,7 +97,7 @@ func repaired(id string, row *wire.InstanceRow, stored instances.History) (*prov
 			return state, nil // the pending instance replaces the ended one
 		}
 		if renewed && state.Status.IsTerminal() {
-			if end := stored.Known.Ended; end != nil && state.LastUpdatedAt.After(end.Timestamp) {
+			if state.LastUpdatedAt.After(past[len(past)-1].Head().Timestamp) {
 				return state, nil // .NET terminated the execution before it ran
 			}
 			*state = unknown // the history belongs to a child that reuses the ID of the ended instance

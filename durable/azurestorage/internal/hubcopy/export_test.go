@@ -46,6 +46,7 @@ func TestRepaired_CompletesWhatACrashInterrupted(t *testing.T) {
 		{"the row of a new generation is missing", row("e1", history.Running), stored("e2", start), "e2 HelloSeq Running, 1 events"},
 		{"the instance is about to start again", row("e3", history.Pending), stored("e2", start, end), "e3 Old Pending, 0 events"},
 		{"it was terminated before it started again", terminated, stored("e2", start, end), "e3 Old Terminated, 0 events"},
+		{"it was terminated before it replaced a running execution", terminated, stored("e2", start), "e3 Old Terminated, 0 events"},
 		{"the row of a child that reuses an ID is missing", row("e1", history.Completed), stored("e2", start), "e2 HelloSeq Running, 1 events"},
 		{"the row of a child that reuses an ID and has ended is missing", row("e1", history.Completed), stored("e2", start, end), "e2 HelloSeq Completed, 2 events"},
 		{"the row lacks the suspension", row("e2", history.Running), stored("e2", start, suspended), "e2 HelloSeq Suspended, 2 events"},

@@ -121,6 +121,31 @@ func TestOnce_ALargeUploadMayTakeLonger(t *testing.T) {
 	}
 }
 
+// An upload without a response has two attempts, also if each one may take longer than two minutes.
+func TestRetry_ALargeUploadHasTwoAttempts(t *testing.T) {
+	for _, size := range []int{0, 1 << 20, 16 << 20} {
+		synctest.Test(t, func(t *testing.T) {
+			attempts := 0
+			transport := NewPace(1).LimitTransport(limitedBy(24 * time.Hour))
+			err := Retry(t.Context(), "upload", func(ctx context.Context) error {
+				attempts++
+				req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://blob", bytes.NewReader(make([]byte, size)))
+				if err != nil {
+					return err
+				}
+				resp, err := transport.Do(req)
+				if err != nil {
+					return err
+				}
+				return resp.Body.Close()
+			})
+			if err == nil || attempts != 2 {
+				t.Errorf("%d bytes: %d attempts, %v; want 2 that fail", size, attempts, err)
+			}
+		})
+	}
+}
+
 // refuseFirst returns the status function of a service that refuses the first n requests.
 func refuseFirst(n int) func(int) int {
 	return func(i int) int {

@@ -198,15 +198,16 @@ func NewRetries() *Retries { return &Retries{begun: time.Now(), delay: FirstRetr
 func (r *Retries) FailedAttempts() int { return r.made }
 
 // AwaitRetry waits before the next attempt after an attempt has failed with err. It returns false if
-// the operation must not be retried: ctx has ended, twice the attemptTimeout has passed, or
-// MaxAttempts have failed and one of these conditions holds. The service did not refuse the last
-// attempt, refusedFor has passed, or the limit of [RetryBefore] or the deadline is too close.
+// the operation must not be retried: ctx has ended, two attempts have failed and twice the
+// attemptTimeout has passed, or MaxAttempts have failed and one of these conditions holds. The service
+// did not refuse the last attempt, refusedFor has passed, or the limit of [RetryBefore] or the deadline
+// is too close.
 func (r *Retries) AwaitRetry(ctx context.Context, what string, err error) bool {
 	r.made++
 	passed, wait := time.Since(r.begun), Jitter(ctx, what, r.delay)
 	r.delay = min(3*r.delay, maxRetryDelay)
 	isLast := !isRefusal(err) || passed >= refusedFor || isTooLate(ctx, wait)
-	if passed >= 2*attemptTimeout || r.made >= MaxAttempts && isLast {
+	if r.made > 1 && passed >= 2*attemptTimeout || r.made >= MaxAttempts && isLast {
 		return false
 	}
 	return pause.For(ctx, wait)

@@ -60,7 +60,7 @@ func (h *history) open(now time.Time) {
 	h.alive = true
 }
 
-// openingAt returns the minimum number of an opening: the number of openingInterval since 2000. A failover of
+// openingAt returns the minimum number of an opening: the number of openingIntervals since 2000. A failover of
 // the account can lose the last openings of a log, although the logs of other partitions have recorded
 // messages of these owners. The next opening must have a higher number. A partition that is opened
 // more often than once per openingInterval may exceed the minimum, and then has no such protection.

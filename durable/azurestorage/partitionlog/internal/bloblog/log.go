@@ -205,7 +205,7 @@ func (l *Log) Reserve(int64) error { return nil }
 // obsolete blobs in the background. It is safe for concurrent use. It has the errors of Append.
 func (l *Log) SetBase(last uint64, manifest []byte) error {
 	if most := l.cfg.MaxBlock / 2; len(manifest) > most {
-		return fmt.Errorf("%w: a manifest of %d bytes; want at most %d", logstore.ErrTooLarge, len(manifest), most)
+		return fmt.Errorf("a manifest of %d bytes; want at most %d", len(manifest), most)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
