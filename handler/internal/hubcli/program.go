@@ -296,8 +296,8 @@ hub, the requests go to that app.
 
 Exit codes: 0 done, also if no instance matches a filter; 1 failed; 2 wrong
 arguments; 3 no such instance, entity or task hub; 4 refused because of the
-instance's status or its released locks, or the named instance does not match the filters; 5 the hub is
-unreachable or in use.
+instance's status or its released locks, or the named instance does not match
+the filters; 5 the hub is unreachable or in use.
 `, p.Name)
 }
 
