@@ -13,12 +13,13 @@ import (
 // perhaps a flag, for example if the short command omits the test.
 var chanceFile = filepath.Join("scripts", "runtests", "chance.tsv")
 
-// suspect is a test that once failed by chance.
+// suspect is a line of chanceFile.
 type suspect struct {
 	dir, test string
 	flags     []string
 }
 
+// readSuspects reads chanceFile.
 func readSuspects() (all []suspect, err error) {
 	content, err := os.ReadFile(chanceFile)
 	if err != nil {

@@ -90,8 +90,8 @@ func list[T any](c *coder, v *[]T, one func(*T)) {
 // clientPrefix is the first letter of a client's sender name.
 const clientPrefix = "c"
 
-// clientLifetime is the time without mail after which the records of a client are removed. A
-// client repeats a request only within this time.
+// clientLifetime is the time without mail after which the records of a client are removed. If a
+// client is suspended for longer and then repeats a request, the request is carried out again.
 const clientLifetime = 24 * time.Hour
 
 // ClientSender returns the sender name of a client. id must be unique in the hub.
