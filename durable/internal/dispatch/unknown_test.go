@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,6 +135,36 @@ func TestUnknownFunction_SuspendNeedsNoCode(t *testing.T) {
 		b.work(one(waitForGo))
 		b.wantOutput("running", history.Completed, `"now"`)
 		b.wantOutput("new", history.Completed, `"now"`)
+	})
+}
+
+// The results of steps are stored in a checkpoint of their own, before the messages of the episode. This
+// checkpoint keeps the custom status, too.
+func TestUnknownFunction_AStepThatWasInterruptedKeepsTheCustomStatus(t *testing.T) {
+	bubble(t, func(b *bench) {
+		stop := b.work(functions{orchestrators: map[string]replay.Code{
+			"Parent": func(x *replay.Execution, _ *string) (*string, error) {
+				f := new(replay.Future)
+				x.CreateSubOrchestration(f, "Child", "child", nil)
+				f.Await()
+				return nil, nil
+			},
+			"Child": func(x *replay.Execution, _ *string) (*string, error) {
+				x.SetCustomStatus(new(`"waits"`))
+				step(x, "S", returns(new(atomic.Int64), time.Hour, "never"), atMostOnce).Await()
+				return nil, nil
+			},
+		}})
+		b.start("parent", "Parent", nil)
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		b.wantCustomStatus("child", `"waits"`)
+		b.work(noFunctions)
+		b.send("child", &history.ExecutionTerminated{Reason: new("enough")})
+		b.wantOutput("child", history.Terminated, "enough")
+		b.wantCustomStatus("child", `"waits"`)
 	})
 }
 
