@@ -188,9 +188,10 @@ func below(pkg, path string) bool {
 	return pkg == path || strings.HasPrefix(pkg, path+"/")
 }
 
-func list(t *testing.T) map[string]listed {
+func list(t *testing.T, flags ...string) map[string]listed {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps", module+"...").Output()
+	args := append([]string{"list", "-json=ImportPath,Imports,Deps"}, flags...)
+	out, err := exec.CommandContext(t.Context(), "go", append(args, module+"...")...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,6 +238,23 @@ func TestImports_NoAppLinksTestSupport(t *testing.T) {
 		if support[path] || slices.Contains(packages[path].Imports, "testing") {
 			t.Errorf("the sample app links %s, which is for tests", path)
 		}
+	}
+}
+
+// Go's race detector can crash in a bubble of testing/synctest on several processors; see oneprocessor.
+func TestImports_TestsInBubblesUseOneProcessorWithTheRaceDetector(t *testing.T) {
+	bubbles := 0
+	for path, p := range list(t, "-test") {
+		if !strings.HasSuffix(path, ".test") || !slices.Contains(p.Deps, "testing/synctest") {
+			continue
+		}
+		bubbles++
+		if !slices.Contains(p.Deps, module+"durable/durabletest/oneprocessor") {
+			t.Errorf("the tests of %s use testing/synctest: add the import _ \"%sdurable/durabletest/oneprocessor\" to a test file", strings.TrimSuffix(path, ".test"), module)
+		}
+	}
+	if bubbles < 30 {
+		t.Errorf("%d packages use testing/synctest; want at least 30", bubbles)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/durablefunctions-go/durablefunctions/durable/durabletest/oneprocessor"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"

@@ -55,6 +55,9 @@
 // are measured by the test's clock, not by the hub's; in a testing/synctest bubble they pass at once. The
 // blocked goroutine stays, so the bubble then also reports a deadlock.
 //
+// Go's race detector can crash in a bubble on several processors (https://go.dev/issue/78156). Run tests with
+// bubbles and the race detector with GOMAXPROCS=1.
+//
 // # Limitations
 //
 // To stub an activity that is called by name, use [StubName]. The hub sends no HTTP requests: a test whose

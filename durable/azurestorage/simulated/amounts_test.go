@@ -4,6 +4,8 @@ import (
 	"os"
 	"runtime"
 	"testing"
+
+	_ "github.com/durablefunctions-go/durablefunctions/durable/durabletest/oneprocessor"
 )
 
 // amounts selects how many cases run.

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	_ "github.com/durablefunctions-go/durablefunctions/durable/durabletest/oneprocessor"
 )
 
 // The clock that reaches the end first decides, whatever the other one shows.

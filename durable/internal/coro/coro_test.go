@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	_ "github.com/durablefunctions-go/durablefunctions/durable/durabletest/oneprocessor"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/coro"
 )
 

@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	_ "github.com/durablefunctions-go/durablefunctions/durable/durabletest/oneprocessor"
 )
 
 // lines returns the recorded metrics, one data point per line.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"testing"
+
+	_ "github.com/durablefunctions-go/durablefunctions/durable/durabletest/oneprocessor"
 )
 
 var current = Share{1, 1}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	_ "github.com/durablefunctions-go/durablefunctions/durable/durabletest/oneprocessor"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/handler"
 	"github.com/durablefunctions-go/durablefunctions/handler/browsertest"

@@ -7,6 +7,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/boundary"
+	_ "github.com/durablefunctions-go/durablefunctions/durable/durabletest/oneprocessor"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/clocks"
 )
 

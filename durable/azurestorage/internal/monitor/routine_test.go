@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	_ "github.com/durablefunctions-go/durablefunctions/durable/durabletest/oneprocessor"
 )
 
 func TestRoutine_LogsOneLineWithCountsPerMinute(t *testing.T) {
