@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -11,7 +13,7 @@ import (
 type tests struct {
 	ran, passed int
 	failed      []test             // in the order in which they failed
-	unfinished  []test             // tests that were running when the process ended
+	unfinished  []test             // tests that were running when the process ended; the last active one first
 	skipped     map[string]int     // number of tests by reason
 	elapsed     map[string]float64 // seconds of each passed top-level test
 	output      []string           // lines that belong to no test
@@ -19,8 +21,10 @@ type tests struct {
 
 // test is the name of a test and its output.
 type test struct {
-	name  string
-	lines []string
+	name   string
+	lines  []string
+	paused bool // waits until it may run in parallel with others
+	active int  // number of its last event
 }
 
 // event is a line of test2json's output.
@@ -39,9 +43,8 @@ var (
 func collect(stream io.Reader, progress func()) *tests {
 	t := &tests{skipped: map[string]int{}, elapsed: map[string]float64{}}
 	open := map[string]*test{}
-	var order []*test
 	decoder := json.NewDecoder(stream)
-	for {
+	for n := 0; ; n++ {
 		var e event
 		if err := decoder.Decode(&e); err != nil {
 			break
@@ -53,7 +56,9 @@ func collect(stream io.Reader, progress func()) *tests {
 		if current == nil && e.Test != "" {
 			current = &test{name: e.Test}
 			open[e.Test] = current
-			order = append(order, current)
+		}
+		if current != nil {
+			current.paused, current.active = e.Action == "pause", n
 		}
 		switch {
 		case e.Action == "output" && frame.MatchString(e.Output):
@@ -78,11 +83,12 @@ func collect(stream io.Reader, progress func()) *tests {
 			delete(open, e.Test)
 		}
 	}
-	for _, o := range order {
-		if open[o.name] == o {
+	for _, o := range open {
+		if !o.paused {
 			t.unfinished = append(t.unfinished, *o)
 		}
 	}
+	slices.SortFunc(t.unfinished, func(a, b test) int { return cmp.Compare(b.active, a.active) })
 	return t
 }
 

@@ -30,6 +30,7 @@ func main() {
 	shuffle := flag.Uint64("shuffle", 0, "the seed of the tests' order; 0 chooses one")
 	slowest := flag.Int("slowest", 0, "print this many of the tests that took longest")
 	flag.Parse()
+	_ = os.Unsetenv("GOMAXPROCS") // each part chooses its number of processors
 	if flag.NArg() > 0 || *chance > 0 && (*full || *record) {
 		flag.Usage()
 		os.Exit(2)

@@ -21,7 +21,7 @@ type part struct {
 	binary string
 	flags  []string
 	env    []string
-	repeat string // command that repeats one test of the part, without the test's name
+	repeat string // command that repeats the part, without its environment and flags
 
 	processes int // number of processes that repeat one test, one after another; 0 for a part that runs a package
 }
@@ -187,7 +187,9 @@ func fullOnly(r *run) []part {
 	noInlining.build = append(noInlining.build[:2:2], append([]string{"-gcflags=-l"}, noInlining.build[2:]...)...)
 	parts := []part{noInlining}
 	for _, p := range []string{"durable", "durable/durabletest"} {
-		parts = append(parts, testPart(r, p, "no inlining", false).named(p+" without inlining", "-test.run=Registry|Replay"))
+		t := testPart(r, p, "no inlining", false).named(p+" without inlining", "-test.run=Registry|Replay")
+		t.repeat += " -gcflags=-l"
+		parts = append(parts, t)
 	}
 	return parts
 }
@@ -220,9 +222,20 @@ func testPart(r *run, p, build string, race bool) part {
 	}
 	if !r.full {
 		t.flags = append(t.flags, "-test.short")
-		t.repeat += " -short"
 	}
 	return t
+}
+
+// command returns the command that repeats one test of the part, without the test's name.
+func (p part) command() string {
+	all := []string{p.repeat}
+	for _, f := range p.flags {
+		if !strings.HasPrefix(f, "-test.") || strings.HasPrefix(f, "-test.short") {
+			all = append(all, f)
+		}
+	}
+	env := slices.DeleteFunc(slices.Clone(p.env), func(e string) bool { return strings.HasPrefix(e, "GORACE=") })
+	return strings.Join(append(env, all...), " ")
 }
 
 // layerOf returns the layer that the tests of a package belong to.

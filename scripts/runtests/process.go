@@ -60,7 +60,7 @@ func runTests(ctx context.Context, r *run, p part, limit time.Duration) (*tests,
 	if err != nil {
 		return nil, 0, err
 	}
-	flags := append([]string{"-test.v=test2json", "-test.timeout=" + (hardLimit * limit).String(), "-test.shuffle=" + strconv.FormatUint(r.shuffle, 10)}, p.flags...)
+	flags := append([]string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + (hardLimit * limit).String(), "-test.shuffle=" + strconv.FormatUint(r.shuffle, 10)}, p.flags...)
 	cmd := exec.Command(binary, flags...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), p.env...)

@@ -15,9 +15,10 @@ const (
 	leftToFull  = "left to scripts/test --full" // skip reason of tests that the short command omits
 	anotherPart = "runs in another part"        // prefix of the skip reasons of tests that another part runs
 
-	shownLines     = 300 // maximum number of printed lines of each failed test
+	firstLines     = 100 // printed lines at the start of a long output, which has the reason of a crash
+	shownLines     = 300 // maximum number of further lines of each failed test
 	shownTests     = 20  // maximum number of failed tests of a part that are printed with their output
-	goroutineLines = 400
+	goroutineLines = 400 // maximum number of further lines that belong to no test
 )
 
 // report returns a text that explains the failures and how to repeat them. It ends with one line about the
@@ -70,7 +71,7 @@ func explain(w *strings.Builder, res result) {
 		fmt.Fprintln(w, res.shown)
 		return
 	}
-	fmt.Fprint(w, strings.Join(tail(packageOutput(res.tests.output), goroutineLines), ""))
+	fmt.Fprint(w, strings.Join(ends(packageOutput(res.tests.output), goroutineLines), ""))
 	for i, t := range append(slices.Clone(res.tests.failed), res.tests.unfinished...) {
 		if i == shownTests {
 			fmt.Fprintf(w, "... and %d more tests\n", len(res.tests.failed)+len(res.tests.unfinished)-i)
@@ -80,9 +81,9 @@ func explain(w *strings.Builder, res result) {
 		if i >= len(res.tests.failed) {
 			state = "did not end"
 		}
-		fmt.Fprintf(w, "---- %s %s %s\n%s", res.dir, t.name, state, strings.Join(tail(packageOutput(t.lines), shownLines), ""))
+		fmt.Fprintf(w, "---- %s %s %s\n%s", res.dir, t.name, state, strings.Join(ends(packageOutput(t.lines), shownLines), ""))
 	}
-	fmt.Fprintf(w, "Repeat with: %s", res.repeat)
+	fmt.Fprintf(w, "Repeat with: %s", res.command())
 	if all := append(slices.Clone(res.tests.failed), res.tests.unfinished...); len(all) > 0 {
 		fmt.Fprintf(w, " -run '%s'", pattern(all[0].name))
 	}
@@ -98,11 +99,13 @@ func pattern(name string) string {
 	return strings.Join(levels, "/")
 }
 
-func tail(lines []string, n int) []string {
-	if len(lines) <= n {
+// ends returns the first firstLines lines and the last n lines.
+func ends(lines []string, n int) []string {
+	omitted := len(lines) - firstLines - n
+	if omitted <= 0 {
 		return lines
 	}
-	return append([]string{fmt.Sprintf("... %d lines before these\n", len(lines)-n)}, lines[len(lines)-n:]...)
+	return slices.Concat(lines[:firstLines], []string{fmt.Sprintf("... %d lines omitted\n", omitted)}, lines[firstLines+omitted:])
 }
 
 // packageOutput removes goroutines that only wait for parallel tests.

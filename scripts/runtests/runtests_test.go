@@ -42,9 +42,9 @@ func TestReport_ExplainsEachFailureAndSaysHowToRepeatIt(t *testing.T) {
 	for _, want := range []string{
 		"---- scripts/runtests/testdata/failing TestFails/case_one failed",
 		"got 1; want 2",
-		"Repeat with: scripts/test -shuffle=7 ./scripts/runtests/testdata/failing -short -run '^TestFails$/^case_one$'",
+		"Repeat with: scripts/test -shuffle=7 ./scripts/runtests/testdata/failing -test.short -run '^TestFails$/^case_one$'",
 		"FAIL (1 parts): 5 tests",
-		"1 tests (left to scripts/test --full); 1 tests (no such tool); 1 tests (only on request)",
+		"1 tests (left to scripts/test --full); 1 tests (no such tool); 2 tests (only on request)",
 		"Layers: unit, Functions host. Left out: ",
 		"Chromium (no Chromium is installed)",
 		"Shuffle seed: 7.",
@@ -77,6 +77,32 @@ func TestReport_ShowsTheGoroutinesOfATestThatDoesNotEnd(t *testing.T) {
 	}
 	if res.tests.passed != 6 {
 		t.Errorf("%d subtests passed, want 6: a part with progress may take longer than its limit", res.tests.passed)
+	}
+}
+
+func TestReport_ShowsTheReasonOfACrashAndTheTestThatRan(t *testing.T) {
+	r, p := failingPart(t)
+	p.env, p.flags = append(p.env, "FAILING_CRASHES=yes"), append(p.flags, "-test.run=^TestCrashes$")
+	text, err := report(r, []result{runPart(t.Context(), r, p)})
+	if err == nil {
+		t.Error("the report of a crash returned no error")
+	}
+	for _, want := range []string{"panic: the reason of the crash", "lines omitted", "---- " + p.dir + " TestCrashes/crashing did not end", "-run '^TestCrashes$/^crashing$'"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the report does not contain %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "TestCrashes/paused") {
+		t.Errorf("the report contains a paused test:\n%s", text)
+	}
+}
+
+// The command that repeats a test has the environment and the flags of its part.
+func TestPart_IsRepeatedWithItsEnvironmentAndFlags(t *testing.T) {
+	p := testPart(&run{shuffle: 7}, "durable/internal/sim", "plain", false).named("x", "-test.run=Seeds", "-sim.share=1/2", "-test.short=false")
+	p.env = append(p.env, oneCPU...)
+	if want := "GOMAXPROCS=1 GOGC=400 scripts/test -shuffle=7 ./durable/internal/sim -test.short -sim.share=1/2 -test.short=false"; p.command() != want {
+		t.Errorf("the command is\n%s\nwant\n%s", p.command(), want)
 	}
 }
 

@@ -240,7 +240,11 @@ func TestFile_IsNotOpenedTwiceDuringCompaction(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the test waits until a process has the file open, which only /proc of Linux shows")
 	}
-	path := filepath.Join(t.TempDir(), "hub.db")
+	folder, err := filepath.EvalSymlinks(t.TempDir()) // as /proc shows it
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "hub.db")
 	if err := newStore(t, path).Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ package failing
 import (
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"testing"
 	"time"
 )
@@ -34,6 +35,25 @@ func TestHangs(t *testing.T) {
 	}
 	t.Log("about to wait")
 	select {}
+}
+
+// TestCrashes crashes on another goroutine while its parallel subtests are paused. The goroutines that it prints
+// have more lines than the report.
+func TestCrashes(t *testing.T) {
+	if os.Getenv("FAILING_CRASHES") == "" {
+		t.Skip("only on request")
+	}
+	debug.SetTraceback("all")
+	for range 300 {
+		go func() { select {} }()
+	}
+	for range 25 {
+		t.Run("paused", func(t *testing.T) { t.Parallel() })
+	}
+	t.Run("crashing", func(*testing.T) {
+		go panic("the reason of the crash")
+		select {}
+	})
 }
 
 // TestLeavesAProcess ends while a process that it started holds its standard output.
