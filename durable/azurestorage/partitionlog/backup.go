@@ -241,6 +241,7 @@ func (c *cut) open() (_ *partition.Partition, closes func(), err error) {
 	h := c.handle.hub
 	cfg := c.handle.readerConfig()
 	cfg.OpenCount = partition.MaxOpenCount // new messages get higher numbers than those in the log
+	cfg.CrashCount = 1 << 40               // any count in the log is valid; only the deliveries of an owner need it
 	cfg.Owns = func(id string) bool { return h.partitionOf(id) == c.handle }
 	cfg.Post = func(partition.Outgoing) {} // c.letters contains it
 	s := logstore.New(c.base, noLog{}, layer, h.log)

@@ -84,6 +84,8 @@ func (l *load) run(s *simulated, c *durable.Client, name string) {
 }
 
 func (s *simulated) backUpUnderLoad() {
+	s.live("killed", 5*time.Second) // its partitions have counted a crash
+	time.Sleep(partitionlog.DefaultLeaseInterval)
 	var stops []func()
 	l, clients := &load{}, sync.WaitGroup{}
 	for _, name := range []string{"one", "two"} {
