@@ -143,7 +143,7 @@ func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {
 		return 0, errors.New("the mail was not delivered")
 	}
 	time.Sleep(10 * time.Second) // until the mailbox was polled
-	received, _, err = to.Pending()
+	received, _, _, err = to.Pending()
 	return received, err
 }
 
@@ -176,7 +176,7 @@ func (h *Hub) Messages(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	messages, _, err := o.Pending()
+	messages, _, _, err := o.Pending()
 	return messages, err
 }
 

@@ -37,6 +37,7 @@ type heartbeat struct {
 // backlog is a [partition.Backlog]: counts, and ages in milliseconds.
 type backlog struct {
 	Messages      int   `json:"m,omitempty"`
+	Stored        int   `json:"s,omitempty"` // messages, including hidden ones; 0 in heartbeats of older versions
 	MessagesAge   int64 `json:"ma,omitempty"`
 	Activities    int   `json:"a,omitempty"`
 	ActivitiesAge int64 `json:"aa,omitempty"`
@@ -54,7 +55,7 @@ func (h *Hub) heartbeat() *heartbeat {
 	for _, o := range h.owners() {
 		waits := o.Backlog()
 		b.Backlogs[o.handle.number] = backlog{
-			waits.Messages.Length, waits.Messages.Latency.Milliseconds(), waits.Activities.Length, waits.Activities.Latency.Milliseconds(),
+			waits.Messages.Length, waits.Messages.Stored + o.outgoing(), waits.Messages.Latency.Milliseconds(), waits.Activities.Length, waits.Activities.Latency.Milliseconds(),
 		}
 	}
 	return b

@@ -48,7 +48,7 @@ func (h *Hub) Load(ctx context.Context) (*provider.Load, error) {
 		for n, b := range beat.Backlogs {
 			known[n] = true
 			load.Owners[n] = id
-			load.ControlQueues[n] = provider.QueueLoad{Length: b.Messages, Latency: time.Duration(b.MessagesAge) * time.Millisecond, Stored: b.Messages}
+			load.ControlQueues[n] = provider.QueueLoad{Length: b.Messages, Latency: time.Duration(b.MessagesAge) * time.Millisecond, Stored: max(b.Messages, b.Stored)}
 			load.WorkItems.Length += b.Activities
 			load.WorkItems.Latency = max(load.WorkItems.Latency, time.Duration(b.ActivitiesAge)*time.Millisecond)
 		}
@@ -58,8 +58,8 @@ func (h *Hub) Load(ctx context.Context) (*provider.Load, error) {
 			continue
 		}
 		err := s.readIfAny(ctx, func(r *partition.Reader) error {
-			messages, activities, err := r.Pending()
-			load.ControlQueues[n].Length = messages
+			messages, hidden, activities, err := r.Pending()
+			load.ControlQueues[n] = provider.QueueLoad{Length: messages, Stored: messages + hidden}
 			load.WorkItems.Length += activities
 			return err
 		})

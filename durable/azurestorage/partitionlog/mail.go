@@ -237,6 +237,17 @@ func (c *courier) isIdle() bool {
 	return !c.running && len(c.pending) == 0
 }
 
+// stored returns the number of messages that wait to be sent, and 1 for those that are being sent.
+func (c *courier) stored() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.pending)
+	if c.running {
+		n++
+	}
+	return n
+}
+
 func (c *courier) wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

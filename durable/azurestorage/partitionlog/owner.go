@@ -129,6 +129,14 @@ func openOwner(ctx context.Context, s *partitionHandle) (_ *owner, err error) {
 	return o, nil
 }
 
+// outgoing returns the number of messages that are not sent yet, at least 1 while messages are being sent.
+func (o *owner) outgoing() (n int) {
+	for _, c := range o.couriers {
+		n += c.stored()
+	}
+	return n
+}
+
 // discard releases the log and closes the base after openOwner has failed.
 func (o *owner) discard(ctx context.Context) {
 	if o.end != nil {

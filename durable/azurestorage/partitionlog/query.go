@@ -215,7 +215,7 @@ func (h *Hub) QueuePosition(ctx context.Context, id string) (provider.QueuePosit
 		}
 	}
 	err = s.readIfAny(ctx, func(r *partition.Reader) error {
-		messages, _, err := r.Pending()
+		messages, _, _, err := r.Pending()
 		place.MessagesAhead = max(0, messages-1)
 		return err
 	})

@@ -47,3 +47,37 @@ func TestLoad_HasTheStepsOfOtherWorkers(t *testing.T) {
 		}
 	})
 }
+
+// A delayed signal is stored work, with and without a worker. `hub drained` depends on it.
+func TestLoad_CountsMessagesThatAreNotDue(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		reader, _ := s.open("reader")
+		want := func(when string) {
+			s.Helper()
+			load, err := reader.Load(s.Context())
+			if err != nil {
+				s.Fatal(err)
+			}
+			length, stored := 0, 0
+			for _, q := range load.ControlQueues {
+				length, stored = length+q.Length, stored+q.Stored
+			}
+			if length != 0 || stored != 1 {
+				s.Errorf("%s, %d messages wait and %d are stored; want 0 and 1", when, length, stored)
+			}
+		}
+		worker, _ := s.open("w")
+		stop := s.workAs(worker, shapes)
+		if err := durable.Signal(s.Context(), durable.NewClient(reader, shapes), durable.EntityKey[account]("a"), (*account).Add, 1, durable.SignalAfter(24*time.Hour)); err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		want("with a worker")
+		stop()
+		time.Sleep(time.Minute)
+		want("without a worker")
+		if err := reader.Close(); err != nil {
+			s.Error(err)
+		}
+	})
+}

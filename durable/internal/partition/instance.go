@@ -44,6 +44,17 @@ func (inst *instance) remove(m *message) {
 	inst.early = slices.DeleteFunc(inst.early, same)
 }
 
+// storedMessages returns the number of messages to all instances, including those in flight or not due.
+func storedMessages(all map[string]*instance) (n int) {
+	for _, inst := range all {
+		n += len(inst.inbox) + len(inst.early) + len(inst.timers)
+		if inst.session != nil {
+			n += len(inst.session.inFlight)
+		}
+	}
+	return n
+}
+
 func (inst *instance) removeTimer(m *message) {
 	last := inst.timers[len(inst.timers)-1]
 	inst.timers[m.slot] = last

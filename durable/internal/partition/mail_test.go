@@ -245,12 +245,12 @@ func TestMail_KeepsMessagesThatItCannotDecode(t *testing.T) {
 	if err := r.Receive(t.Context(), all, []byte("there")); err == nil {
 		t.Error("the message was received")
 	}
-	if messages, _, err := r.Pending(); err != nil || messages != 0 || r.Position() != nil {
+	if messages, _, _, err := r.Pending(); err != nil || messages != 0 || r.Position() != nil {
 		t.Errorf("%d messages are stored, and the mail was read to %q, %v", messages, r.Position(), err)
 	}
 	all[0].Requests[0].Message = record // as the newer program decodes it
 	r.Must(r.Receive(t.Context(), all, nil))
-	if messages, _, err := r.Pending(); err != nil || messages != 2 {
+	if messages, _, _, err := r.Pending(); err != nil || messages != 2 {
 		t.Errorf("%d messages are stored (%v); want both", messages, err)
 	}
 }
@@ -290,7 +290,7 @@ func TestMail_RefusesOnlyARequestThatIsTooLarge(t *testing.T) {
 		}
 		r.disk.most.Store(most)
 		r.Must(r.Receive(t.Context(), []*Mail{r.decoded(m)}, []byte("there")))
-		if messages, _, err := r.Pending(); err != nil || messages != tt.want {
+		if messages, _, _, err := r.Pending(); err != nil || messages != tt.want {
 			t.Errorf("%s: %d messages are stored (%v); want %d", name, messages, err, tt.want)
 		}
 		answered, err := r.Answer(client, uint64(tt.start+1))
@@ -319,7 +319,7 @@ func TestMail_KeepsMessagesForADamagedInstance(t *testing.T) {
 	record, err := EncodeMessage(provider.TaskMessage{Event: start, Target: start.Instance})
 	r.Must(err)
 	r.Must(r.Receive(t.Context(), []*Mail{{Sender: "p1", Requests: []Request{{Number: 1, Message: record}}}}, nil))
-	if messages, _, err := r.Pending(); err != nil || messages != 1 {
+	if messages, _, _, err := r.Pending(); err != nil || messages != 1 {
 		t.Errorf("%d messages are stored (%v); want the start", messages, err)
 	}
 }

@@ -240,10 +240,13 @@ func (r *Reader) Received(sender string) (last uint64, err error) {
 // maxPending bounds each count of [Reader.Pending].
 const maxPending = 1000
 
-// Pending returns the numbers of stored messages and activities, each at most 1,000.
-func (r *Reader) Pending() (messages, activities int, err error) {
+// Pending returns the numbers of messages, of messages that are not due or leave the partition, and of
+// activities, each at most 1,000 per table.
+func (r *Reader) Pending() (messages, hidden, activities int, err error) {
 	err = r.scan("count pending messages and activities", func(t tables) error {
-		for table, n := range map[logstore.Table]*int{messagesTable: &messages, activitiesTable: &activities} {
+		var timers, outgoing int
+		defer func() { hidden = timers + outgoing }()
+		for table, n := range map[logstore.Table]*int{messagesTable: &messages, timersTable: &timers, outboxTable: &outgoing, activitiesTable: &activities} {
 			err := t.Scan(table, "", func(string, []byte) (bool, error) {
 				*n++
 				return *n == maxPending, nil
@@ -254,5 +257,5 @@ func (r *Reader) Pending() (messages, activities int, err error) {
 		}
 		return nil
 	})
-	return messages, activities, err
+	return messages, hidden, activities, err
 }

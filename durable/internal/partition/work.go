@@ -488,7 +488,7 @@ func (w *work) inUse() inuse.Counts {
 
 // Backlog describes the work that is ready for dispatch.
 type Backlog struct {
-	Messages   provider.QueueLoad // to instances that are ready
+	Messages   provider.QueueLoad // to instances that are ready; Stored includes all other messages, except outgoing ones
 	Activities provider.QueueLoad
 	// StartLatency is the waiting time of the oldest ready instance that has not started.
 	StartLatency time.Duration

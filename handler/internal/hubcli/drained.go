@@ -91,8 +91,8 @@ func drained(c command) error {
 	return errors.Join(c.print(s, text), errors.New("work is in flight"))
 }
 
-// countMessages counts messages and workers. A hub in a local file reports neither. A hub in partition
-// logs counts no stored messages of a partition without an owner; their length has them.
+// countMessages counts messages and workers. A hub in a local file reports neither. Workers of
+// older versions on partition logs count no stored messages; the lengths have those that wait.
 func countMessages(c command, s *drainState) error {
 	a, err := c.request(http.MethodGet, []string{"scale"}, nil, nil, nil)
 	if a != nil && a.status == http.StatusNotImplemented {
