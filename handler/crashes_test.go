@@ -156,24 +156,28 @@ func (m *machine) kill() {
 	_ = m.process.wait()
 }
 
-// post sends a request. If crashing is true, the process may end without an answer.
+// post sends a request, and repeats it while the app is not ready. If crashing is true, the process may end without
+// an answer.
 func (m *machine) post(path string, crashing bool) {
 	m.Helper()
-	r, err := http.NewRequestWithContext(m.Context(), http.MethodPost, m.base+managed+path, nil)
-	if err != nil {
-		m.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil && crashing {
-		return
-	}
-	if err != nil {
-		m.Fatal(err)
-	}
-	_ = answer.Body.Close()
-	if answer.StatusCode >= 300 {
-		m.Fatalf("POST %s: %d", path, answer.StatusCode)
-	}
+	patience.Until(m.T, "POST "+path, func() bool {
+		r, err := http.NewRequestWithContext(m.Context(), http.MethodPost, m.base+managed+path, nil)
+		if err != nil {
+			m.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil && crashing {
+			return true
+		}
+		if err != nil {
+			m.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode >= 300 && answer.StatusCode != http.StatusServiceUnavailable {
+			m.Fatalf("POST %s: %d", path, answer.StatusCode)
+		}
+		return answer.StatusCode < 300
+	})
 }
 
 // becomes waits until an instance has a status.
