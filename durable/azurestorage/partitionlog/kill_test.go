@@ -25,7 +25,7 @@ import (
 
 var (
 	kills     = flag.Int("kills", 0, "the number of times that a worker process is killed; default 6, or 2 in a short run")
-	killSeed  = flag.Uint64("kills.seed", 0, "seed of which worker is killed when; 0 takes one from the time")
+	killSeed  = flag.Uint64("kills.seed", 1, "seed of which worker is killed when; 0 takes one from the time")
 	killEvery = flag.Duration("kills.every", 1500*time.Millisecond, "the mean time between two kills; what a killed process owned waits 15 s")
 )
 

@@ -25,7 +25,7 @@ var (
 	storeFlag  = flag.String("soak.store", "all", "the store: file, azure, log or all")
 	killsFlag  = flag.Int("soak.kills", 0, "the least number of worker processes to kill; default 3, or 1 in a short run")
 	forFlag    = flag.Duration("soak.for", 0, "the least duration of the faults")
-	seedFlag   = flag.Uint64("soak.seed", 0, "seed of the kills and the faults; 0 takes one from the time")
+	seedFlag   = flag.Uint64("soak.seed", 1, "seed of the kills and the faults; 0 takes one from the time")
 	faultsFlag = flag.String("soak.faults", "all", "the faults, separated by commas; none: only kills")
 	everyFlag  = flag.Duration("soak.every", 2*time.Second, "the mean time between two kills or faults")
 	stuckFlag  = flag.Duration("soak.stuck", 4*time.Minute, "the time without progress after which a soak fails")
