@@ -42,7 +42,20 @@ func encodeArgument(v any) (*string, error) {
 
 const null = "null"
 
+// appendJSON appends the JSON of v. The error is a *[TextError] if that is not valid UTF-8, because of a
+// [json.RawMessage]: a store would change it, and a replay would read another value.
 func appendJSON(b *strings.Builder, v any) error {
+	begin := b.Len()
+	if err := appendAnyJSON(b, v); err != nil {
+		return err
+	}
+	if text := b.String()[begin:]; !utf8.ValidString(text) {
+		return &TextError{fmt.Sprintf("%.40q", text)}
+	}
+	return nil
+}
+
+func appendAnyJSON(b *strings.Builder, v any) error {
 	switch v := v.(type) {
 	case Void, struct{}:
 		b.WriteString(null)

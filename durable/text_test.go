@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -122,4 +124,33 @@ func (h failedHub) Instance(ctx context.Context, id string, fetch provider.Fetch
 		s.Status = history.Failed
 	}
 	return s, err
+}
+
+// A worker cannot store an invalid text either. An error has the text that a replay reads.
+func TestStep_CannotReturnInvalidUTF8(t *testing.T) {
+	raw := json.RawMessage(`"` + invalid + `"`)
+	got, err := runStep(t, func(ctx *durable.Context, _ durable.Void) (all []string, err error) {
+		add := func(err error) { all = append(all, strings.ToUpper(fmt.Sprint(err))) }
+		_, err = durable.Step(ctx, "raw", func(context.Context) (json.RawMessage, error) { return raw, nil }).Await()
+		add(err)
+		_, err = durable.Step(ctx, "nested", func(context.Context) (map[string]any, error) { return map[string]any{"a": raw}, nil }).Await()
+		add(err)
+		_, err = durable.Step(ctx, "fails", func(context.Context) (int, error) { return 0, errors.New(invalid) }).Await()
+		if failure, ok := errors.AsType[*durable.TaskFailedError](err); !ok || failure.FailureDetails().ErrorMessage != replaced {
+			t.Errorf("the step failed with %q", err)
+		}
+		_, err = durable.Step(ctx, "panics", func(context.Context) (int, error) { panic(invalid) }).Await()
+		if failure, ok := errors.AsType[*durable.TaskFailedError](err); !ok || failure.FailureDetails().ErrorMessage != "panic: "+replaced {
+			t.Errorf("the step failed with %q", err)
+		}
+		return all, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range got {
+		if !strings.Contains(text, "IS NOT VALID UTF-8") {
+			t.Errorf("a step with an invalid text failed with %s", text)
+		}
+	}
 }

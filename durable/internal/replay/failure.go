@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
@@ -93,7 +94,7 @@ func FailureOfPanic(v any, stack []byte) *history.FailureDetails {
 			d.ErrorMessage = "panic: " + d.ErrorMessage
 		}
 	default:
-		d = &history.FailureDetails{ErrorType: "panic", ErrorMessage: fmt.Sprintf("panic: %v", v)}
+		d = &history.FailureDetails{ErrorType: "panic", ErrorMessage: strings.ToValidUTF8(fmt.Sprintf("panic: %v", v), "\uFFFD")}
 	}
 	if stack != nil {
 		d.StackTrace = new(string(stack))
@@ -108,7 +109,7 @@ func text(err error) (s string) {
 			s = fmt.Sprintf("an error of type %T, whose Error method panicked: %v", err, v)
 		}
 	}()
-	return err.Error()
+	return strings.ToValidUTF8(err.Error(), "\uFFFD") // as a store keeps it
 }
 
 // untyped is the type name of errors without a type of their own.
