@@ -13,6 +13,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/apppackage"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/newapp"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 )
 
@@ -90,15 +91,29 @@ func deployCommand(app App, args []string, out io.Writer) error {
 	return d.Run(context.Background())
 }
 
-// verifyWith runs the command hub verify of this program. It adds env to the environment.
+// verifyWith runs the command hub verify of this program on the task hub of the deployed app. env has the settings of
+// that app.
 func verifyWith(ctx context.Context, env []string) error {
-	self, err := os.Executable()
+	cmd, err := verification(ctx, env)
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, self, "hub", "verify")
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), os.Stdout, os.Stderr
 	return cmd.Run()
+}
+
+// verification returns the command that verifyWith runs.
+func verification(ctx context.Context, env []string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	local, err := settings.ReadLocalSettings(".")
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "hub", "verify")
+	cmd.Env, cmd.Stdout, cmd.Stderr = settings.DeployedEnvironment(os.Environ(), local, env), os.Stdout, os.Stderr
+	return cmd, nil
 }
 
 func newFlags(command string) *flag.FlagSet {

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -90,6 +91,71 @@ func TestDeploy_SaysHowAContainerIsDeployed(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// Neither the shell nor local.settings.json redirects the verification from the deployed app to another task hub.
+func TestDeploy_VerifiesTheHubOfTheDeployedApp(t *testing.T) {
+	const azurite = "UseDevelopmentStorage=true"
+	for name, tt := range map[string]struct {
+		local string
+		shell []string
+	}{
+		"a connection in the file":           {local: `{"Values": {"AzureWebJobsStorage": "` + azurite + `"}}`},
+		"the file in another case":           {local: `{"Values": {"AZUREWEBJOBSSTORAGE": "` + azurite + `", "AZUREFUNCTIONSJOBHOST__extensions__durableTask__hubName": "Local"}}`},
+		"a connection string in the file":    {local: `{"ConnectionStrings": {"AzureWebJobsStorage": "` + azurite + `"}}`},
+		"the file has identities":            {local: `{"Values": {"AzureWebJobsStorage__blobServiceUri": "http://127.0.0.1:1/a", "AzureWebJobsStorage__credential": "none"}}`},
+		"the file has a hub and a site":      {local: `{"Values": {"AzureFunctionsJobHost__extensions__durableTask__hubName": "Local", "WEBSITE_SITE_NAME": "local"}}`},
+		"a connection in the shell":          {shell: []string{"AzureWebJobsStorage=" + azurite}},
+		"connection strings in the shell":    {shell: []string{"ConnectionStrings:AzureWebJobsStorage=" + azurite, "ConnectionStrings__AzureWebJobsStorage=" + azurite}},
+		"a custom connection in the shell":   {shell: []string{"CUSTOMCONNSTR_AzureWebJobsStorage=" + azurite}},
+		"identities in the shell":            {shell: []string{"AzureWebJobsStorage__blobServiceUri=http://127.0.0.1:1/a", "AzureWebJobsStorage__credential=none"}},
+		"a hub and another app in a shell":   {shell: []string{"azurefunctionsjobhost:extensions:durableTask:hubName=Shell", "AzureWebJobsScriptRoot=/", "FUNCTIONS_APP_ROOT_PATH=/"}},
+		"a slot and a local file in a shell": {shell: []string{"WEBSITE_SLOT_NAME=staging", "AzureFunctionsJobHost__extensions__durableTask__storageProvider__type=embedded"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := hostRoot(t, `{}`)
+			if tt.local != "" {
+				if err := os.WriteFile(filepath.Join(root, settings.LocalSettingsFile), []byte(tt.local), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Chdir(root)
+			useEnvironment(t, append(os.Environ(), tt.shell...))
+			cmd, err := verification(t.Context(), []string{"AzureWebJobsStorage__accountName=stshop", "WEBSITE_SITE_NAME=shop"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			useEnvironment(t, cmd.Env)
+			cfg, err := Load()
+			if err = errors.Join(err, cfg.Problem); err != nil || cfg.StorageType != AzureStorage || cfg.Storage.TaskHub != "shop" {
+				t.Fatalf("the hub is %q in %v: %v", cfg.Storage.TaskHub, cfg.StorageType, err)
+			}
+			blobs, err := cfg.Connection.BlobClients(nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at := blobs.Bounded.URL(); at != "https://stshop.blob.core.windows.net" {
+				t.Errorf("the account is %s", at)
+			}
+		})
+	}
+}
+
+// useEnvironment replaces the environment of the process until the test ends.
+func useEnvironment(t *testing.T, environ []string) {
+	t.Helper()
+	set := func(environ []string) {
+		os.Clearenv()
+		for _, variable := range environ {
+			name, value, _ := strings.Cut(variable, "=")
+			if err := os.Setenv(name, value); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	before := os.Environ()
+	t.Cleanup(func() { set(before) })
+	set(environ)
 }
 
 func TestPackage_KeepsTheFunctionsOfTheRoutes(t *testing.T) {

@@ -3,6 +3,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -135,11 +136,48 @@ func (v Variables) Lookup(name string) (string, bool) {
 	return value, value != ""
 }
 
+// DeployedEnvironment returns the environment of a standalone program that opens the task hub of a deployed app. environ
+// is the environment on this machine, local has the content of local.settings.json, and app has the settings of the
+// deployed app. The result omits the variables in environ that select the folder, the site, the storage account and the
+// task hub of the app on this machine. It has an empty variable for each other setting in local, so that
+// [ApplyLocalSettings] sets none.
+func DeployedEnvironment(environ []string, local [][2]string, app []string) []string {
+	var kept, empty []string
+	for _, variable := range environ {
+		if !isOfLocalApp(variable) {
+			kept = append(kept, variable)
+		}
+	}
+	for _, v := range local {
+		empty = append(empty, v[0]+"=")
+	}
+	return slices.Concat(empty, kept, app) // the last of equal names applies
+}
+
+// isOfLocalApp reports whether DeployedEnvironment omits an environment variable.
+func isOfLocalApp(variable string) bool {
+	name, _, _ := strings.Cut(variable, "=")
+	key := settingKey(name)
+	for _, prefix := range connectionStringPrefixes {
+		key = strings.TrimPrefix(key, strings.ToLower(prefix))
+	}
+	for _, prefix := range []string{"azurewebjobsstorage__", "azurefunctionsjobhost__", "functions_", "website_"} {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return key == "azurewebjobsstorage" || key == "azurewebjobsscriptroot"
+}
+
+// connectionStringPrefixes are the prefixes of the variables with connection strings, which local.settings.json and
+// Azure store separately from settings.
+var connectionStringPrefixes = []string{"ConnectionStrings__", "CUSTOMCONNSTR_"}
+
 // Connection returns the connection string or the setting with the given name. It looks among the
-// connection strings first, which local.settings.json and Azure store separately, and then among the
-// settings (WebJobs.Host/ConfigurationExtensions.cs, GetConnectionStringOrSetting).
+// connection strings first and then among the settings (WebJobs.Host/ConfigurationExtensions.cs,
+// GetConnectionStringOrSetting).
 func (v Variables) Connection(name string) (string, bool) {
-	for _, prefix := range []string{"ConnectionStrings__", "CUSTOMCONNSTR_"} {
+	for _, prefix := range connectionStringPrefixes {
 		if value, ok := v.Lookup(prefix + name); ok {
 			return value, true
 		}
