@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,9 +56,13 @@ func (d *Deployment) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	running, err := d.packageIn(current)
+	if err != nil {
+		return err
+	}
 
 	d.say("Creating or updating %s in %s", d.Name, d.ResourceGroup)
-	if err := d.create(ctx, current[strings.LastIndex(current, "/")+1:]); err != nil {
+	if err := d.create(ctx, running); err != nil {
 		return err
 	}
 	account, err := d.output(ctx, "account")
@@ -126,6 +131,26 @@ func (d *Deployment) current(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return d.settings(ctx, "[?name=='WEBSITE_RUN_FROM_PACKAGE'].value")
+}
+
+// packageIn returns the name of the package that the app runs from, for the template. current is the app's setting, which
+// may be empty. packageIn returns an error if the template cannot produce that value.
+func (d *Deployment) packageIn(current string) (string, error) {
+	if current == "" {
+		return "", nil
+	}
+	if u, err := url.Parse(current); err == nil && u.Host != "" && u.RawQuery == "" {
+		if name, ok := strings.CutPrefix(u.Path, "/packages/"); ok && name != "" && !strings.Contains(name, "/") {
+			return name, nil
+		}
+	}
+	value, _, signed := strings.Cut(current, "?")
+	if signed {
+		value += "?…"
+	}
+	return "", fmt.Errorf("the app %s runs from WEBSITE_RUN_FROM_PACKAGE=%s, which another tool has set. The template would replace it by the URL of a "+
+		"package that does not exist, and the app would stop. Upload the current package to the container packages of the app's storage account and set "+
+		"WEBSITE_RUN_FROM_PACKAGE to its URL without a signature, or deploy to an app with another name", d.Name, value)
 }
 
 // settings returns the result of a query on the app's settings, one per line.

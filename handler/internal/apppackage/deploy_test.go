@@ -104,6 +104,26 @@ func TestDeployment_KeepsThePackageIfInstancesDoNotFit(t *testing.T) {
 	}
 }
 
+// The template cannot produce these values, so the first creation would take away the package that the app runs from.
+func TestDeployment_RefusesAPackageThatAnotherToolHasSet(t *testing.T) {
+	for _, current := range []string{
+		"1", "https://stshop.blob.core.windows.net/scm-releases/scm-latest-shop.zip?sv=2023&sig=secret",
+		"https://stshop.blob.core.windows.net/packages/shop-old.zip?sv=2023&sig=secret", "https://stshop.blob.core.windows.net/packages/a/b.zip",
+		"https://stshop.blob.core.windows.net/packages/", "/packages/shop-old.zip", ":",
+	} {
+		az := &fakeAz{current: current}
+		d, _ := newDeployment(t, az)
+		err := d.Run(t.Context())
+		value, _, _ := strings.Cut(current, "?")
+		if err == nil || !strings.Contains(err.Error(), "WEBSITE_RUN_FROM_PACKAGE="+value) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: the error is %v", current, err)
+		}
+		if all := strings.Join(az.calls, "\n"); strings.Contains(all, "deployment group create") {
+			t.Errorf("%s: the calls are\n%s", current, all)
+		}
+	}
+}
+
 func TestDeployment_StopsAtTheFirstCallThatFails(t *testing.T) {
 	for _, fail := range []string{"functionapp list", "functionapp config", "deployment group create", "deployment group show", "storage blob upload", "functionapp show", "rest"} {
 		az := &fakeAz{fail: fail, current: "https://stshop.blob.core.windows.net/packages/shop-old.zip"}
