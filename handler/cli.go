@@ -30,10 +30,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
-// hubCommand runs `app hub` with args and returns the exit code.
+// hubCommand runs `app hub` with args and returns the exit code. The first signal cancels the context of the command. A
+// second one ends the process at once.
 func hubCommand(app App, args []string, out, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop)
 	terminal := isTerminal(out)
 	tool := &hubTool{app: App{Registrations: app.Registrations}, logger: slog.New(slog.DiscardHandler)}
 	if len(args) > 0 && args[0] == "console" { // the other verbs return their errors

@@ -115,7 +115,7 @@ func (c hubCopy) once(ctx context.Context, r hubcli.CopyRequest) (totals provide
 	if logs, is := from.hub.(*partitionlog.Hub); is && r.Running {
 		from.hub = runningHub{logs}
 	}
-	to, err := c.target(r.To)
+	to, err := c.target(ctx, r.To)
 	if err != nil {
 		return totals, fmt.Errorf("open %s: %w", r.To, err)
 	}
@@ -217,7 +217,7 @@ func (c hubCopy) source(text string) (hubPlace, error) {
 }
 
 // target opens the hub to copy to.
-func (c hubCopy) target(text string) (hubPlace, error) {
+func (c hubCopy) target(ctx context.Context, text string) (hubPlace, error) {
 	kind, name, err := c.place(text)
 	if err != nil {
 		return hubPlace{}, err
@@ -225,7 +225,7 @@ func (c hubCopy) target(text string) (hubPlace, error) {
 	if kind != Embedded {
 		return c.accountPlace(kind, name)
 	}
-	if err := c.removeEmpty(name); err != nil {
+	if err := c.removeEmpty(ctx, name); err != nil {
 		return hubPlace{}, err
 	}
 	partial := unfinished(name)
@@ -249,7 +249,7 @@ func (c hubCopy) target(text string) (hubPlace, error) {
 
 // removeEmpty deletes the hub's file at path if it exists and contains nothing. It fails if the hub
 // contains anything.
-func (c hubCopy) removeEmpty(path string) error {
+func (c hubCopy) removeEmpty(ctx context.Context, path string) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -257,7 +257,7 @@ func (c hubCopy) removeEmpty(path string) error {
 	if err != nil {
 		return err
 	}
-	totals, err := hub.Totals(context.Background())
+	totals, err := hub.Totals(ctx)
 	if err = errors.Join(err, hub.Close()); err != nil {
 		return err
 	}

@@ -109,3 +109,13 @@ func TestHubCopy_UsesThePartitionCountOfItsSource(t *testing.T) {
 		}
 	}
 }
+
+func TestHubCopy_StopsWhileItCountsTheTarget(t *testing.T) {
+	t.Parallel()
+	cfg := embeddedHub(t)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := (hubCopy{cfg}).target(ctx, "embedded"); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v, want %v", err, context.Canceled)
+	}
+}

@@ -380,3 +380,54 @@ func TestHubTool_PrintsErrorsWithoutALog(t *testing.T) {
 		t.Errorf("exit code %d with %s", code, errs.String())
 	}
 }
+
+func TestHubTool_EndsOnASignalWhileItReadsItsInput(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		cmd := command(t, "app", "{}")
+		cmd.Args = append(cmd.Args, "hub", "start", "Hello", "--input-file", "-")
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := launch(t, cmd)
+		// The program handles signals once it reads: the pipe holds only a part of the text.
+		p.limited(func() { _, err = stdin.Write(make([]byte, 1<<20)) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.signal(signal)
+		_ = p.wait() // the exit code is checked below
+		if code := cmd.ProcessState.ExitCode(); code != hubcli.ExitFailed {
+			t.Errorf("%v: %v, want exit code %d", signal, cmd.ProcessState, hubcli.ExitFailed)
+		}
+	}
+}
+
+// A command that cannot react to a signal waits for a file. The first signal has no effect.
+func TestHubTool_EndsAtTheSecondSignal(t *testing.T) {
+	t.Parallel()
+	cmd := command(t, "app", "{}")
+	cmd.Args = append(cmd.Args, "hub", "list")
+	pipe := filepath.Join(cmd.Dir, settings.LocalSettingsFile)
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	launch(t, cmd)
+	patience.Until(t, "the command opens its settings", func() bool {
+		writer, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err == nil {
+			t.Cleanup(func() { _ = writer.Close() })
+		}
+		return err == nil
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	patience.Until(t, "the command ends", func() bool {
+		_ = cmd.Process.Signal(os.Interrupt) // it fails after the end of the process
+		return len(ended) > 0
+	})
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
+		t.Errorf("the command ended with %v, want the signal", cmd.ProcessState)
+	}
+}

@@ -191,7 +191,7 @@ func storageEffects() []effect {
 		if err != nil {
 			a.Fatal(err)
 		}
-		to, err := hubCopy{a.cfg}.target("embedded:" + filepath.Join(a.cfg.Root, "copy.db"))
+		to, err := hubCopy{a.cfg}.target(a.Context(), "embedded:"+filepath.Join(a.cfg.Root, "copy.db"))
 		if err != nil {
 			a.Fatal(err)
 		}

@@ -188,14 +188,17 @@ func (c *call) payload() ([]byte, error) {
 	case text != "" && file != "":
 		return nil, usageError("--input and --input-file exclude each other")
 	case file == "-":
-		b, err := io.ReadAll(c.program.Stdin)
+		b, err := c.read(func() ([]byte, error) { return io.ReadAll(c.program.Stdin) })
 		if err != nil {
 			return nil, err
 		}
 		text = string(b)
 	case file != "":
-		b, err := os.ReadFile(file)
-		if err != nil {
+		b, err := c.read(func() ([]byte, error) { return os.ReadFile(file) })
+		switch {
+		case c.ctx.Err() != nil:
+			return nil, c.ctx.Err()
+		case err != nil:
 			return nil, usageError(err.Error())
 		}
 		text = string(b)
@@ -207,6 +210,26 @@ func (c *call) payload() ([]byte, error) {
 		return nil, usageError(fmt.Sprintf("%.40s is not JSON; a text needs quotes, as in '\"text\"'", text))
 	}
 	return []byte(text), nil
+}
+
+// read calls from, which may wait for another process, such as one that writes to a pipe. It returns the error of the
+// context when that ends; from then continues until the process ends.
+func (c *call) read(from func() ([]byte, error)) ([]byte, error) {
+	type result struct {
+		text []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		text, err := from()
+		done <- result{text, err}
+	}()
+	select {
+	case r := <-done:
+		return r.text, r.err
+	case <-c.ctx.Done():
+		return nil, c.ctx.Err()
+	}
 }
 
 // working prints what and the elapsed time to standard error every two seconds, until the caller calls

@@ -443,6 +443,28 @@ func TestProgram_TheTranscriptHasARunOfEachVerb(t *testing.T) {
 	}
 }
 
+// interrupting is a standard input that interrupts the program and then waits.
+type interrupting struct {
+	interrupt func()
+	until     <-chan struct{}
+}
+
+func (i interrupting) Read([]byte) (int, error) {
+	i.interrupt()
+	<-i.until
+	return 0, io.EOF
+}
+
+func TestProgram_StopsReadingItsInputWhenItIsInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	var errs strings.Builder
+	p := hubcli.Program{Name: "app hub", Stdin: interrupting{interrupt, t.Context().Done()}, Stdout: io.Discard, Stderr: &errs}
+	if code := p.Run(ctx, []string{"start", "Hello", "--input-file", "-"}); code != hubcli.ExitFailed || !strings.Contains(errs.String(), "context canceled") {
+		t.Errorf("exit code %d with %q, want %d", code, errs.String(), hubcli.ExitFailed)
+	}
+}
+
 func TestProgram_PrintsWhyAHubIsUnreachable(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -271,11 +271,14 @@ func (r *replays) files(path string, look func(name string, text []byte, err err
 			return 0, usageError(path + " has no *.json files")
 		}
 	}
-	return len(names), forEachConcurrently(names, func(name string) error {
-		text, err := os.ReadFile(name)
-		look(name, text, err)
+	_ = forEachConcurrently(names, func(name string) error {
+		if r.ctx.Err() == nil {
+			text, err := os.ReadFile(name)
+			look(name, text, err)
+		}
 		return nil
 	})
+	return len(names), r.ctx.Err()
 }
 
 // record writes each history to its own file.

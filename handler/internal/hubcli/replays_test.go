@@ -1,6 +1,7 @@
 package hubcli_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -64,6 +65,17 @@ func TestReplays_StopWhenTheHubIsUnreachable(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestVerify_StopsBetweenFilesWhenItIsInterrupted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "one.json"), []byte("[]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	runOn(ctx, listing(nil), "verify", dir).wants(t, hubcli.ExitFailed, "", "context canceled")
 }
 
 func TestRecord_WritesAFileForEachIDAndCountsTheFiles(t *testing.T) {
