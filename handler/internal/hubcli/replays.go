@@ -2,13 +2,11 @@ package hubcli
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -259,17 +257,9 @@ func (r *replays) verify() error {
 // files calls look for the history in a file, or for each history in a folder, and returns their
 // number.
 func (r *replays) files(path string, look func(name string, text []byte, err error)) (int, error) {
-	names := []string{path}
-	if info, err := os.Stat(path); err != nil {
-		return 0, usageError(err.Error())
-	} else if info.IsDir() {
-		names, err = filepath.Glob(filepath.Join(path, "*.json"))
-		switch {
-		case err != nil:
-			return 0, err
-		case len(names) == 0:
-			return 0, usageError(path + " has no *.json files")
-		}
+	names, err := historyFiles(path)
+	if err != nil {
+		return 0, err
 	}
 	_ = forEachConcurrently(names, func(name string) error {
 		if r.ctx.Err() == nil {
@@ -310,18 +300,6 @@ func (r *replays) record() error {
 	}
 	err = r.print(map[string]any{"recorded": recorded, "directory": r.flags.dir}, fmt.Sprintf("recorded %d histories in %s", recorded, r.flags.dir))
 	return errors.Join(err, r.incomplete(n))
-}
-
-// longestName is the longest escaped ID in the name of a file, in bytes. File systems allow names of 255.
-const longestName = 200
-
-// fileName returns the name of the file for the history of an instance.
-func fileName(id string) string {
-	name := url.PathEscape(id)
-	if len(name) > longestName {
-		name = fmt.Sprintf("%s-%x", name[:longestName/2], sha256.Sum256([]byte(id)))
-	}
-	return name + ".json"
 }
 
 // why prints the reasons why an instance is waiting or, with --stuck, groups many instances by reason.

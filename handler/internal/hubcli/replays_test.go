@@ -3,10 +3,12 @@ package hubcli_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -97,4 +99,39 @@ func TestRecord_WritesAFileForEachIDAndCountsTheFiles(t *testing.T) {
 		t.Error(err)
 	}
 	runOn(t.Context(), api, "verify", dir).wants(t, hubcli.ExitOK, "", "All instances match the orchestrators of this program: 4")
+}
+
+// Windows refuses ":", or takes it for the name of a stream in a file, and opens a device for names such as nul.json and
+// con.x.json. Windows and macOS do not distinguish names that differ only in case.
+func TestRecord_FileNamesAreValidAndDifferentOnEverySystem(t *testing.T) {
+	t.Parallel()
+	ids := []string{"abc:0", "abc:1", "Order-1", "order-1", "ORDER-1", "nul", "NUL", "Con.x", "com1", "lpt9", "conin$", "console", `"*<>?|\`}
+	dir := filepath.Join(t.TempDir(), "runs[1]")
+	api := listing(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "[]") }, ids...)
+	runOn(t.Context(), api, "record", "--dir", dir).wants(t, hubcli.ExitOK, fmt.Sprintf("recorded %d histories", len(ids)))
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != len(ids) {
+		t.Errorf("%d files, %v; want %d", len(files), err, len(ids))
+	}
+	device := regexp.MustCompile(`^(con|nul|com1|lpt9|conin\$)\.`)
+	seen := map[string]bool{}
+	for _, file := range files {
+		name := strings.ToLower(file.Name())
+		if seen[name] || strings.ContainsAny(name, `:"*<>?|\`) || device.MatchString(name) {
+			t.Errorf("the file name %q is not valid, or there twice", file.Name())
+		}
+		seen[name] = true
+	}
+	for _, want := range []string{"abc%3A0.json", "order-1.json", "console.json"} {
+		if !seen[strings.ToLower(want)] {
+			t.Errorf("no file %s in %v", want, files)
+		}
+	}
+	// Earlier versions wrote such names.
+	for _, name := range []string{"Order-1.json", "note.txt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("[]"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runOn(t.Context(), api, "verify", dir).wants(t, hubcli.ExitOK, "", fmt.Sprintf("All instances match the orchestrators of this program: %d", len(ids)+1))
 }
