@@ -1,6 +1,7 @@
 package hubcli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,6 +11,15 @@ import (
 
 // An entityCommand runs the verbs about entities.
 type entityCommand struct{ command }
+
+// keyArg is the name of the argument with the key of an entity. The key may be empty.
+const keyArg = "KEY"
+
+// keyHelp describes keyArg.
+const keyHelp = `KEY "" is the empty key. The key $ is refused, because the management API reads it as the empty key.`
+
+// emptyKey is the empty key in the URL that reads an entity.
+const emptyKey = "$"
 
 func (c entityCommand) list() error {
 	query := url.Values{"fetchState": {strconv.FormatBool(c.flags.showState)}}
@@ -36,7 +46,7 @@ func (c entityCommand) list() error {
 }
 
 func (c entityCommand) get() error {
-	a, err := c.request(http.MethodGet, []string{"entities", c.args[0], c.args[1]}, nil, nil, nil)
+	a, err := c.request(http.MethodGet, []string{"entities", c.args[0], cmp.Or(c.args[1], emptyKey)}, nil, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -48,9 +58,13 @@ func (c entityCommand) signal() error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.request(http.MethodPost, []string{"entities", c.args[0], c.args[1]}, url.Values{"op": {c.args[2]}}, input, nil); err != nil {
+	path, key := []string{"entities", c.args[0]}, `""`
+	if c.args[1] != "" {
+		path, key = append(path, c.args[1]), c.args[1]
+	}
+	if _, err := c.request(http.MethodPost, path, url.Values{"op": {c.args[2]}}, input, nil); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("signaled %s of %s %s", c.args[2], c.args[0], c.args[1])
+	text := fmt.Sprintf("signaled %s of %s %s", c.args[2], c.args[0], key)
 	return c.print(map[string]string{"entity": c.args[0], "key": c.args[1], "done": text}, text)
 }

@@ -207,7 +207,7 @@ func (p Program) runVerb(ctx context.Context, v verb, args []string) int {
 	return ExitOK
 }
 
-// checkArgs checks the number of arguments. Names in brackets are optional.
+// checkArgs checks the number of arguments. Names in brackets are optional. Only the key of an entity may be empty.
 func (v verb) checkArgs(given []string) error {
 	var needed []string
 	for _, name := range v.args {
@@ -221,8 +221,13 @@ func (v verb) checkArgs(given []string) error {
 	if len(given) > len(v.args) {
 		return usageError(fmt.Sprintf("unexpected argument %q", given[len(v.args)]))
 	}
-	if slices.Contains(given, "") {
-		return usageError("an argument is empty")
+	for i, arg := range given {
+		switch {
+		case v.args[i] == keyArg && arg == emptyKey:
+			return usageError(`the management API reads the key $ as the empty key; use "" for the empty key`)
+		case v.args[i] != keyArg && arg == "":
+			return usageError(strings.Trim(v.args[i], "[]") + " is empty")
+		}
 	}
 	return nil
 }

@@ -443,6 +443,40 @@ func TestProgram_TheTranscriptHasARunOfEachVerb(t *testing.T) {
 	}
 }
 
+func TestEntity_TheEmptyKeyIsAnEmptyArgument(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"entity", "get", "counter", ""}, "GET /api/durabletask/entities/counter/$"},
+		{[]string{"entity", "signal", "counter", "", "add"}, "POST /api/durabletask/entities/counter?op=add"},
+		{[]string{"entity", "signal", "counter", "a", "add"}, "POST /api/durabletask/entities/counter/a?op=add"},
+	} {
+		api := &asking{}
+		runOn(t.Context(), api, tt.args...).wants(t, hubcli.ExitOK, "")
+		if len(api.asked) != 1 || api.asked[0] != tt.want {
+			t.Errorf("%q asks %q, want %q", tt.args, api.asked, tt.want)
+		}
+	}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"entity", "get", "counter", "$"}, `the management API reads the key $ as the empty key; use ""`},
+		{[]string{"entity", "signal", "counter", "$", "add"}, `the management API reads the key $ as the empty key; use ""`},
+		{[]string{"entity", "get", "", "a"}, "NAME is empty"},
+		{[]string{"entity", "signal", "counter", "", ""}, "OPERATION is empty"},
+		{[]string{"get", ""}, "ID is empty"},
+	} {
+		api := &asking{}
+		runOn(t.Context(), api, tt.args...).wants(t, hubcli.ExitUsage, "", tt.want)
+		if len(api.asked) > 0 {
+			t.Errorf("%q asks %q", tt.args, api.asked)
+		}
+	}
+}
+
 // interrupting is a standard input that interrupts the program and then waits.
 type interrupting struct {
 	interrupt func()

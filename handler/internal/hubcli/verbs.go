@@ -117,10 +117,12 @@ var verbs = []verb{
 		},
 	},
 	{
-		name: "entity get", args: []string{"NAME", "KEY"}, does: "Shows the state of an entity", run: func(c command) error { return entityCommand{c}.get() },
+		name: "entity get", args: []string{"NAME", keyArg}, does: "Shows the state of an entity", run: func(c command) error { return entityCommand{c}.get() },
+		more: keyHelp,
 	},
 	{
-		name: "entity signal", args: []string{"NAME", "KEY", "OPERATION"}, does: "Sends a signal to an entity, without waiting for the operation", run: func(c command) error { return entityCommand{c}.signal() },
+		name: "entity signal", args: []string{"NAME", keyArg, "OPERATION"}, does: "Sends a signal to an entity, without waiting for the operation", run: func(c command) error { return entityCommand{c}.signal() },
+		more: keyHelp,
 		flags: func(f *flags) {
 			f.inputs("the input of the operation", "data")
 		},
