@@ -385,9 +385,23 @@ func (s *session) load(more []*message) ([]provider.TaskMessage, error) {
 		return err
 	})
 	if err != nil || !s.accept(c) {
-		return nil, err // after an error, the messages are requeued when the session ends
+		s.putBack(more)
+		return nil, err
 	}
 	return c.deliver, nil
+}
+
+// putBack returns messages in flight that the session's caller did not receive to the inbox. Otherwise the
+// next commit would delete them.
+func (s *session) putBack(messages []*message) {
+	p := s.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.revoked {
+		return // already requeued
+	}
+	s.inst.requeue(slices.DeleteFunc(messages, func(m *message) bool { return !m.inFlight }))
+	s.inFlight = slices.DeleteFunc(s.inFlight, func(m *message) bool { return !m.inFlight })
 }
 
 // notify leaves a token in a channel, unless it holds one.
