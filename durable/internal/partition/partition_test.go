@@ -443,9 +443,10 @@ func TestPartition_ACanceledCallDoesNotConsumeAWakeUp(t *testing.T) {
 	})
 }
 
-// The start of a child waits for the end of another execution. A message to that execution is discarded. A
-// purge also deletes the start, although the session has read it.
-func TestPartition_AStartThatReplacesAnEndedExecutionComesAlone(t *testing.T) {
+// The start of a child waits for the end of another execution. Messages that were sent before the start are
+// discarded. Later messages are delivered to the child. A purge also deletes the start, although the session has
+// read it.
+func TestPartition_AStartThatReplacesAnEndedExecutionComesWithLaterMessages(t *testing.T) {
 	t.Parallel()
 	for _, purges := range []bool{false, true} {
 		r := newRig(t)
@@ -455,22 +456,26 @@ func TestPartition_AStartThatReplacesAnEndedExecutionComesAlone(t *testing.T) {
 			Header: history.NewHeader(time.Now()), Name: "Child", Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "new"},
 			Parent: &history.ParentInstance{Instance: history.OrchestrationInstance{InstanceID: "parent", ExecutionID: "p"}},
 		}
+		r.Raise("a", "before")
 		r.Must(r.Send(t.Context(), provider.TaskMessage{Event: start, Target: start.Instance}))
-		r.Raise("a", "late")
+		r.Raise("a", "after")
 		if purges {
 			s := &session{p: r.Partition, inst: r.instances["a"], changed: make(chan struct{}, 1)}
 			waiting := slices.Clone(r.instances["a"].inbox)
 			r.Finish(item, partitiontest.Ended())
 			r.Must(r.Purge(t.Context(), "a", nil))
-			r.Must(s.replace(t.Context(), classified{replace: waiting[:1]}))
+			r.Must(s.replace(t.Context(), classified{discard: waiting[:1], replace: waiting[1:2]}))
 			if _, err := r.Instance(t.Context(), "a", provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
 				t.Errorf("the purged instance: %v; want %v", err, provider.ErrInstanceNotFound)
 			}
 		} else {
 			r.Finish(item, partitiontest.Ended())
 			item = r.Next()
-			if len(item.Messages) != 1 || item.Messages[0].Target != start.Instance || len(item.History) > 0 {
-				t.Errorf("dispatched %v after %d events; want only the start", item.Messages, len(item.History))
+			if len(item.Messages) != 2 || item.Messages[0].Target != start.Instance || len(item.History) > 0 {
+				t.Fatalf("dispatched %v after %d events; want the start and one event", item.Messages, len(item.History))
+			}
+			if e, ok := item.Messages[1].Event.(*history.EventRaised); !ok || e.Name != "after" {
+				t.Errorf("the second message is %v; want the event after the start", item.Messages[1].Event)
 			}
 			r.Finish(item, partitiontest.Ended())
 		}

@@ -124,12 +124,15 @@ func classify(t tables, p *provider.Progress, messages []*message) (classified, 
 
 // replace stores starts of children once more, which were stored while another execution ran. That execution
 // has ended, so send replaces it and revokes the session, or discards the start if the execution belongs to
-// the same child. Messages to the ended execution are discarded. The end of ctx does not cancel it, because
-// that would pause the instance.
+// the same child. Messages to the ended execution are discarded. Messages that were stored after the first of
+// the starts are for its child: the revocation requeues them, and the child's start is dispatched before them.
+// The end of ctx does not cancel replace, because that would pause the instance.
 func (s *session) replace(ctx context.Context, c classified) error {
 	return s.p.writer.Do(context.WithoutCancel(ctx), func(t *txn) error {
 		for _, m := range c.discard {
-			t.consume(m)
+			if m.number < c.replace[0].number {
+				t.consume(m)
+			}
 		}
 		for _, m := range c.replace {
 			if t.isConsumed(m) {

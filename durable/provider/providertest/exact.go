@@ -13,6 +13,7 @@ var exact = area{"exact", []test{
 	{"the messages of a checkpoint lost in a crash are not delivered", ofExact(exactLost)},
 	{"the messages of a refused checkpoint are not delivered", ofExact(exactRefused)},
 	{"after a crash, messages to several instances are delivered once to each", ofExact(exactFamily)},
+	{"an event after the start of a child that replaces an instance is delivered to the child", ofExact(exactReplacement)},
 }}
 
 func ofExact(f func(*world)) func(*world) {
@@ -88,4 +89,25 @@ func exactFamily(w *world) {
 	w.equal("messages by instance", got, map[string]int{"a": 1, "child": 1, entityID: 1})
 	w.kill()
 	w.quiet("all messages were committed")
+}
+
+// exactReplacement sends the start of a child and an event to an instance, which ends before it receives
+// them. Without order, the instance may discard the event.
+func exactReplacement(w *world) {
+	w.create("child")
+	ending := w.next("child")
+	parent := w.create("parent")
+	start := childStart("child", "another execution", parent, 0)
+	e := w.next("parent").child(0, start).raise(1, "child", "Event", nil)
+	sent := e.cp.Messages
+	e.finish()
+	ending.end(history.Completed, nil).finish()
+	w.next("child")
+	w.kill() // after the child has replaced the instance
+	e = w.next("child")
+	w.equal("instance of the work item", e.item.Instance, start.Target)
+	e.arrive(len(sent))
+	w.equal("messages", e.fresh, sent)
+	e.end(history.Completed, nil).finish()
+	w.quiet("both messages were committed")
 }
