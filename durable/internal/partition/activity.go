@@ -147,6 +147,7 @@ func (l *activityLock) deliver(record []byte, kind history.EventType) *logstore.
 	if m == nil {
 		m = &message{
 			number:   p.numbers.Add(1),
+			size:     len(record),
 			route:    route{kind: kind, target: l.waiting},
 			body:     record,
 			unstored: true,

@@ -92,20 +92,28 @@ func (inst *instance) requeue(inFlight []*message) {
 	}
 }
 
-// maxMessages bounds the number of messages in one dispatch, and so the size of an episode.
-const maxMessages = 1000
+// These limits bound the messages in one dispatch, and so the size of an episode. A checkpoint that exceeds the
+// store's limit for a group would fail again after each dispatch.
+const (
+	maxMessages = 1000
+	maxBytes    = 64 << 20 // of all records; a larger record is dispatched alone
+)
 
 // take removes the next messages to dispatch from the inbox and marks them as in flight. A
 // start comes first, whatever its number. Messages that end a pause are always included: they
-// must reach an instance that is held back with more than maxMessages messages.
+// must reach an instance that is held back with more messages than the limits allow.
 func (inst *instance) take() []*message {
-	n := min(len(inst.inbox), maxMessages)
-	taken := make([]*message, 0, n)
+	taken, size := make([]*message, 0, min(len(inst.inbox), maxMessages)), 0
 	start := slices.IndexFunc(inst.inbox, (*message).isStart)
 	if start >= 0 {
-		taken = append(taken, inst.inbox[start])
+		taken, size = append(taken, inst.inbox[start]), inst.inbox[start].size
 		inst.inbox = slices.Delete(inst.inbox, start, start+1)
-		n--
+	}
+	n := 0
+	for ; n < min(len(inst.inbox), maxMessages-len(taken)); n++ {
+		if size += inst.inbox[n].size; size > maxBytes && len(taken)+n > 0 {
+			break
+		}
 	}
 	taken = append(taken, inst.inbox[:n]...)
 	rest := 0

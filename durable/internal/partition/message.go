@@ -12,6 +12,7 @@ import (
 type message struct {
 	number uint64 // its key and its place in the order of all messages
 	due    time.Time
+	size   int // of the record, in bytes
 	route
 
 	// body is the record, if it is at most maxInMemory bytes or unstored. It is nil if the record

@@ -53,9 +53,9 @@ func (t *txn) isConsumed(m *message) bool {
 // newMessage stages a message with the next number.
 func (t *txn) newMessage(record []byte, m provider.TaskMessage) *message {
 	staged := &message{
-		number: t.p.numbers.Add(1),
-		route:  route{kind: m.Event.Type(), target: m.Target},
-		body:   bodyInMemory(record),
+		number: t.p.numbers.Add(1), size: len(record),
+		route: route{kind: m.Event.Type(), target: m.Target},
+		body:  bodyInMemory(record),
 	}
 	if t.staged == nil {
 		t.staged = make(map[string][]*message)

@@ -61,7 +61,7 @@ func (w *work) load(t tables, crashes uint64) error {
 	err := t.eachWithKeyLength(messagesTable, 8, func(key, value []byte) error {
 		r, err := decodeRoute(value)
 		if err == nil {
-			w.deliver(&message{number: binary.BigEndian.Uint64(key), route: r})
+			w.deliver(&message{number: binary.BigEndian.Uint64(key), size: len(value), route: r})
 		}
 		return err
 	})
@@ -71,7 +71,7 @@ func (w *work) load(t tables, crashes uint64) error {
 	err = t.eachWithKeyLength(timersTable, 16, func(key, value []byte) error {
 		r, err := decodeRoute(value)
 		if err == nil {
-			m := &message{number: binary.BigEndian.Uint64(key[8:]), route: r}
+			m := &message{number: binary.BigEndian.Uint64(key[8:]), size: len(value), route: r}
 			newDecoder(key[:8]).Time(&m.due)
 			w.deliverWhenDue(m)
 		}
