@@ -18,9 +18,9 @@
 //     on.
 //   - It appends an end frame to the closed blob. The receiver continues with the next blob there.
 //
-// A sender that finds a blob closed also appends the end frame before it sends to the next blob. So
-// the receiver always finds the next blob. Only the receiver deletes blobs: those before its
-// position, except the last one.
+// A sender that finds a blob closed also appends the end frame before it sends to the next blob,
+// unless the blob already ends with one. So the receiver always finds the next blob. Only the
+// receiver deletes blobs: those before its position, except the last one.
 //
 // # Lost leases
 //
@@ -36,7 +36,7 @@
 //
 // # Cost
 //
-// [Sender.Send] makes one request, or two for a letter, and one list before the first send.
-// Creating a mailbox takes four more. [Receiver.Next] makes one request per 4 MiB and one per
-// letter. An interrupted download continues with another request.
+// [Sender.Send] makes one request, or two for a letter. The first send also lists the blobs, and
+// reads the end of the second newest one. Creating a mailbox takes four more. [Receiver.Next] makes
+// one request per 4 MiB and one per letter. An interrupted download continues with another request.
 package mailbox

@@ -125,6 +125,15 @@ func (s *Sender) open(ctx context.Context) (chain.Link, error) {
 			}
 			continue
 		}
+		if len(newest) == 2 {
+			ended, err := s.isEnded(ctx, newest[0])
+			if err != nil {
+				return chain.Link{}, err
+			}
+			if ended {
+				s.closed, newest = newest[0].Number, newest[1:]
+			}
+		}
 		switch {
 		case len(newest) == 0: // the successor of the closed blob exists, unless the hub was deleted
 			err = s.chain.Confirm(ctx)
@@ -137,6 +146,22 @@ func (s *Sender) open(ctx context.Context) (chain.Link, error) {
 		s.newest = newest
 	}
 	return chain.Link{}, errClosed
+}
+
+// isEnded reports whether a blob ends with an end frame. Senders append such a frame only to a closed
+// blob, and only further end frames after it. If each new sender appended one, the service would refuse
+// further appends at its limit.
+func (s *Sender) isEnded(ctx context.Context, l chain.Link) (bool, error) {
+	const size = int64(chain.FrameHeaderSize)
+	if l.Size < size {
+		return false, nil
+	}
+	part, err := s.chain.Blob(l.Number).Download(ctx, l.Size-size, size)
+	if err != nil {
+		return false, store.Ignore(err, http.StatusNotFound, http.StatusRequestedRangeNotSatisfiable)
+	}
+	f, _, err := s.chain.DecodeFrame(part.Content)
+	return err == nil && f.Kind == kindEnd, nil
 }
 
 // openBlob opens a blob by acquiring its lease. It does nothing if the blob has changed since it
