@@ -101,6 +101,7 @@ func TestMailbox_MakesTheDocumentedNumberOfRequests(t *testing.T) {
 	cost("sending mail", 1, send)
 	cost("sending a letter", 2, func() error { return s.Send(t.Context(), make([]byte, 1000), Label{}) })
 	cost("receiving mail and a letter", 2, next)
+	cost("receiving nothing for the first time", 2, next)
 	cost("receiving nothing", 1, next)
 	s = NewSender(cfg)
 	cost("the first mail of another sender", 2, send)

@@ -28,6 +28,12 @@
 // leases. A sender then opens the newest blob again. If the blob has a successor, the sender closes
 // it, because it may have an end frame, and continues with the successor.
 //
+// # Lost end frames
+//
+// After a failover of the account, or in a copy of the container, a blob can lack its end frame. Senders
+// end only the second newest blob. So a receiver that reaches the end of a blob for the first time
+// lists the blobs. If the blob has a successor, the receiver closes it and appends the end frame.
+//
 // # Letters
 //
 // Mail that exceeds one block is stored in a blob of its own, a letter. The mail in the mailbox
@@ -38,5 +44,6 @@
 //
 // [Sender.Send] makes one request, or two for a letter. The first send also lists the blobs, and
 // reads the end of the second newest one. Creating a mailbox takes four more. [Receiver.Next] makes
-// one request per 4 MiB and one per letter. An interrupted download continues with another request.
+// one request per 4 MiB and one per letter, and one list per blob when it first reaches the blob's
+// end. An interrupted download continues with another request.
 package mailbox

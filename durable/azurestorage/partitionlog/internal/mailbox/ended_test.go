@@ -46,3 +46,49 @@ func TestSender_AppendsNoEndFrameToAnEndedBlob(t *testing.T) {
 		})
 	}
 }
+
+// A mailbox blob with successors loses its end frame. The receiver ends the blob and continues with the
+// next one. It receives the mail of a sender that could still append to the first blob.
+func TestReceiver_EndsABlobThatLostItsEndFrame(t *testing.T) {
+	for name, lease := range map[string]func(t *testing.T, w *world, cfg Config, l chain.Link){
+		"the blob is closed":  func(*testing.T, *world, Config, chain.Link) {},
+		"no blob has a lease": func(_ *testing.T, w *world, _ Config, _ chain.Link) { w.account.Restore("") },
+		"the blob is open": func(t *testing.T, _ *world, cfg Config, l chain.Link) {
+			if err := cfg.chain().Blob(l.Number).Change(t.Context(), closedID(l), openID(l)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		for blobs := 2; blobs <= 4; blobs++ {
+			t.Run(fmt.Sprintf("%s, %d blobs", name, blobs), func(t *testing.T) {
+				simulated(t, func(t *testing.T, w *world, cfg Config) {
+					early, s := NewSender(cfg), NewSender(cfg)
+					want := []string{"early"}
+					send(t, early, "early")
+					for n := range 2*blobs - 3 {
+						want = append(want, fmt.Sprint("mail ", n))
+						send(t, s, want[n+1])
+					}
+					all, err := cfg.chain().List(t.Context())
+					if err != nil || len(all) != blobs {
+						t.Fatalf("there are the blobs %v, %v; want %d", all, err, blobs)
+					}
+					if !w.account.Shorten("hub-log", cfg.chain().Name(1), int(all[0].Size)-chain.FrameHeaderSize) {
+						t.Fatal("the blob was not shortened")
+					}
+					lease(t, w, cfg, all[0])
+					r := NewReceiver(cfg, Position{})
+					got := receive(t, r)
+					for n, s := range []*Sender{s, early} {
+						late := fmt.Sprint("late ", n)
+						want = append(want, late)
+						send(t, s, late)
+						if got = append(got, receive(t, r)...); !slices.Equal(got, want) {
+							t.Fatalf("got %q, want %q", got, want)
+						}
+					}
+				})
+			})
+		}
+	}
+}

@@ -432,6 +432,10 @@ func TestSender_DoesNotReopenABlobWithASuccessor(t *testing.T) {
 				}
 			},
 			"the mailbox is restored without leases": func(_ *testing.T, w *world, _ Config) { w.account.Restore("") },
+			"the mailbox is restored without leases and end frames": func(_ *testing.T, w *world, _ Config) {
+				w.loseEnds()
+				w.account.Restore("")
+			},
 		} {
 			t.Run(fmt.Sprintf("%s after %d", name, before), func(t *testing.T) {
 				simulated(t, func(t *testing.T, w *world, cfg Config) {

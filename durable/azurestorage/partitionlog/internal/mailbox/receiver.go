@@ -75,6 +75,7 @@ type Receiver struct {
 	last    answer // last answer
 	again   int64  // mail up to this offset may have been received before; negative until the blob's new size is known
 	floor   uint64 // smaller offsets are reported as this one in Item.End
+	newest  uint64 // blob without a successor when the receiver first reached its end
 	cleaned uint64 // blobs before this one are deleted
 	letters []letter
 	ends    map[uint64]int64 // by blob: offset after its end frame and the reported mail behind it
@@ -123,8 +124,13 @@ func (r *Receiver) Next(ctx context.Context, moment int64) (b Batch, err error) 
 			asked = false
 			continue
 		case asked && int64(r.at.Offset) == r.last.size:
-			b.Seen = r.seen()
-			return b, nil
+			switch isNewest, err := r.isNewest(ctx); {
+			case err != nil:
+				return b, b.unlessRead(err)
+			case isNewest:
+				b.Seen = r.seen()
+				return b, nil
+			}
 		}
 		n, err := r.download(ctx, moment)
 		b.Read += n
@@ -140,6 +146,24 @@ func (r *Receiver) Next(ctx context.Context, moment int64) (b Batch, err error) 
 		}
 		asked = r.last != answer{} // else the blob is read again from its start
 	}
+}
+
+// isNewest reports whether the current blob has no successor. Otherwise it closes the blob and appends
+// an end frame. isNewest lists the blobs only when the receiver first reaches the end of the blob.
+func (r *Receiver) isNewest(ctx context.Context) (bool, error) {
+	if r.newest == r.at.Blob {
+		return true, nil
+	}
+	all, err := r.chain.List(ctx)
+	if err != nil {
+		return false, err
+	}
+	i := slices.IndexFunc(all, func(l chain.Link) bool { return l.Number == r.at.Blob })
+	if i < 0 || i == len(all)-1 {
+		r.newest = r.at.Blob
+		return true, nil
+	}
+	return false, NewSender(r.cfg).end(ctx, all[i])
 }
 
 // seen returns the latest moment whose mail has been returned completely, or 0 if a previous batch
@@ -190,7 +214,7 @@ func (r *Receiver) download(ctx context.Context, moment int64) (n int, err error
 func (r *Receiver) restart(reason string) {
 	r.cfg.Log.Error("reading the mail of a mailbox blob again; requests that were received before have no effect",
 		"blob", r.chain.Name(r.at.Blob), "offset", r.at.Offset, "reason", reason)
-	r.again, r.at.Offset, r.buf, r.goal, r.last = -int64(r.at.Offset), 0, nil, answer{}, answer{}
+	r.again, r.at.Offset, r.buf, r.goal, r.last, r.newest = -int64(r.at.Offset), 0, nil, answer{}, answer{}, 0
 }
 
 // damage returns the error for a blob that is damaged at the receiver's position. The next call

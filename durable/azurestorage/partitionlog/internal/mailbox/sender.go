@@ -180,19 +180,29 @@ func (s *Sender) openBlob(ctx context.Context, l chain.Link) error {
 // the container was restored without leases. The blob may already have an end frame; mail behind it
 // would be lost. mu is locked.
 func (s *Sender) closeUnleased(ctx context.Context, l chain.Link) error {
+	err := s.end(ctx, l)
+	if err == nil {
+		s.closed = max(s.closed, l.Number)
+	}
+	return store.Ignore(err, http.StatusConflict, http.StatusPreconditionFailed, http.StatusNotFound)
+}
+
+// end closes a blob that has a successor, and appends an end frame. The blob can be open or closed, or can
+// have lost its lease.
+func (s *Sender) end(ctx context.Context, l chain.Link) error {
 	if err := s.chain.Confirm(ctx); err != nil {
 		return err
 	}
 	err := store.Retry(ctx, "close "+s.chain.Name(l.Number), func(ctx context.Context) error {
+		if l.Leased {
+			return s.chain.Blob(l.Number).Change(ctx, openID(l), closedID(l))
+		}
 		return s.chain.Blob(l.Number).Acquire(ctx, closedID(l), store.InfiniteLease, l.ETag)
 	})
 	if err == nil {
 		_, _, err = s.append(ctx, l, closedID(l), chain.Frame{Kind: kindEnd})
 	}
-	if err == nil {
-		s.closed = max(s.closed, l.Number)
-	}
-	return store.Ignore(err, http.StatusConflict, http.StatusPreconditionFailed, http.StatusNotFound)
+	return err
 }
 
 // rollOver creates and opens the blob after l, and closes l. Several senders may do so
