@@ -33,8 +33,8 @@ type Problem struct {
 // mailboxRepair makes a receiver continue at another position of a mailbox.
 type mailboxRepair struct {
 	partition int
-	to        mailbox.Position
-	create    uint64 // number of the blob to create; 0 for none
+	to        mailbox.Position // the zero value leaves the position as it is
+	create    uint64           // number of the blob to create; 0 for none
 }
 
 // PartitionBlobs counts the blobs of a partition.
@@ -205,8 +205,12 @@ func mailProblem(partition int, has inventory, used bool, f logFacts) (p Problem
 	case exists && size >= int64(at.Offset):
 		return gap(has, at.Blob, newest, blob, untaken)
 	case exists:
-		p = Problem{What: fmt.Sprintf("%s: the partition received %d bytes of mail, but the blob has only %d", blob(at.Blob), at.Offset, size)}
-		p.mail = &mailboxRepair{partition: partition, to: mailbox.Position{Blob: at.Blob, Offset: uint64(size)}}
+		return Problem{
+			What:   fmt.Sprintf("%s: the partition received %d bytes of mail, but the blob has only %d", blob(at.Blob), at.Offset, size),
+			Lost:   untaken,
+			Repair: "lets the next owner of the partition read the blob again from its start, because the blob can have new mail",
+			mail:   &mailboxRepair{partition: partition},
+		}, true
 	default:
 		p = Problem{What: blob(at.Blob) + ": the mailbox blob that the partition reads next is missing"}
 		p.mail = &mailboxRepair{partition: partition}

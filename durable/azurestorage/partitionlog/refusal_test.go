@@ -209,8 +209,8 @@ func TestHub_ReceivesNewMailAfterAMailboxLostItsEnd(t *testing.T) {
 	}
 }
 
-// afterFailover sends an event of 20 bytes that the mailbox loses. It then calls send. The partition must
-// receive the given number of events from it.
+// afterFailover sends an event of 20 bytes that the mailbox loses. It then calls send and repairs the hub.
+// The partition must receive the given number of events from send.
 func afterFailover(t *testing.T, events int, send func(*simulated, *partitionlog.Hub)) {
 	inBubble(t, func(s *simulated) {
 		client, _ := s.openWith("client", partitionlog.Config{PartitionCount: 1})
@@ -253,6 +253,9 @@ func afterFailover(t *testing.T, events int, send func(*simulated, *partitionlog
 			s.Fatal("the mailbox was not shortened")
 		}
 		send(s, client)
+		if r, err := s.repairOf(1, true); err != nil || r.Remaining() > 0 {
+			s.Errorf("repair: %+v, %v; want no remaining problems", r, err)
+		}
 		want := 4 + events
 		if n := messages("after"); n != want {
 			s.Errorf("got %d messages after the failover, want two starts and %d events", n, want-2)

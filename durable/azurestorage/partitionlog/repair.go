@@ -11,6 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/runs"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -141,8 +142,10 @@ func (h *Hub) repairMail(ctx context.Context, r *Report) error {
 		if p.mail == nil {
 			continue
 		}
-		if err := h.partitions[p.mail.partition].repairMail(ctx, *p.mail); err != nil {
-			return err
+		if p.mail.to != (mailbox.Position{}) {
+			if err := h.partitions[p.mail.partition].repairMail(ctx, *p.mail); err != nil {
+				return err
+			}
 		}
 		r.Problems[i].Repaired = true
 	}

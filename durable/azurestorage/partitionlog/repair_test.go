@@ -22,12 +22,18 @@ import (
 // overwrite a blob, and all writes of a dry run.
 func (s *simulated) repair(apply bool) (*partitionlog.Report, error) {
 	s.Helper()
+	return s.repairOf(partitionlog.DefaultPartitionCount, apply)
+}
+
+// repairOf is repair of a hub with the given number of partitions.
+func (s *simulated) repairOf(partitions int, apply bool) (*partitionlog.Report, error) {
+	s.Helper()
 	c, err := azurestorage.ParseConnectionString(s.account.ConnectionString())
 	if err != nil {
 		s.Fatal(err)
 	}
 	before := len(s.account.Log())
-	r, err := partitionlog.Repair(s.Context(), c, partitionlog.Config{TaskHub: "Sim", Transport: s.account.Worker("operator"), Logger: slog.New(slog.DiscardHandler)}, apply)
+	r, err := partitionlog.Repair(s.Context(), c, partitionlog.Config{TaskHub: "Sim", PartitionCount: partitions, Transport: s.account.Worker("operator"), Logger: slog.New(slog.DiscardHandler)}, apply)
 	for _, e := range s.account.Log()[before:] {
 		reads := e.Operation == "GetBlob" || e.Operation == "ListBlobs"
 		if e.Worker == "operator" && e.Status < 300 && (e.Operation == "DeleteBlob" || !apply && !reads) {
