@@ -19,8 +19,9 @@ type execution struct {
 	ended bool
 
 	// The following fields describe the last episode. opening has its first events: OrchestratorStarted and
-	// the arrived events. newSteps has the steps that it decided, except the polls in sleeping, which wait
-	// for a delayed message. reads is set if its code has read the time. intake has its messages.
+	// the arrived events. After a continue-as-new it also has the events that run inserted between them.
+	// newSteps has the steps that it decided, except the polls in sleeping, which wait for a delayed message.
+	// reads is set if its code has read the time. intake has its messages.
 	opening  []history.Event
 	newSteps []*replay.RunStep
 	sleeping []*replay.RunStep
@@ -200,6 +201,9 @@ func (x *execution) episode(functions Functions, past, arrived []history.Event) 
 			return cp, err
 		}
 		x.close()
+		if generation == 1 {
+			x.opening = x.openingIn(cp.NewEvents)
+		}
 		now := x.now()
 		x.start = nextStart(x.start, next, nextExecutionID(x.start.Instance), now)
 		past, fresh = nil, nextEvents(x.start, next, now)
@@ -219,6 +223,12 @@ func (x *execution) episode(functions Functions, past, arrived []history.Event) 
 			return cp, nil
 		}
 	}
+}
+
+// openingIn returns the events of a checkpoint until the last event of x.opening. They include markers of
+// changes and copies of answers.
+func (x *execution) openingIn(events []history.Event) []history.Event {
+	return events[:1+slices.Index(events, x.opening[len(x.opening)-1])]
 }
 
 // run runs the current generation with the events, and adds its decisions to cp. If the generation continues

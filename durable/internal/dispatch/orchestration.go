@@ -272,9 +272,8 @@ func (s *orchestrationSession) divide(cp *provider.Checkpoint, execution history
 		Instance: execution, NewEvents: s.x.opening, StepsRunning: true, CustomStatus: cp.CustomStatus, KeepCustomStatus: cp.KeepCustomStatus,
 	}, *cp
 	if !cp.ContinuedAsNew {
-		last := s.x.opening[len(s.x.opening)-1]
-		at := 1 + slices.IndexFunc(cp.NewEvents, func(e history.Event) bool { return e == last })
-		first.NewEvents, rest.NewEvents = cp.NewEvents[:at], cp.NewEvents[at:]
+		first.NewEvents = s.x.openingIn(cp.NewEvents)
+		rest.NewEvents = cp.NewEvents[len(first.NewEvents):]
 	}
 	open := &history.OrchestratorCompleted{Header: history.NewHeader(s.d.config.Now())}
 	open.IsPlayed = true
