@@ -8,7 +8,9 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
 )
@@ -127,6 +129,72 @@ func TestRecord_AddsAnswersUnderTheRecordedNames(t *testing.T) {
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
+	}
+}
+
+// An entity answers a lost attempt at a call. The copy of the answer under the recorded name does not change
+// the length and the size of the history in a replay. The answer to the recorded attempt may arrive, too.
+func TestRecord_ACopyOfAnAnswerDoesNotChangeTheHistoryLength(t *testing.T) {
+	var seen []int
+	code := func(x *replay.Execution, _ *string) (*string, error) {
+		var begin, call, end replay.Future
+		look := func(f *replay.Future) {
+			f.Await()
+			seen = append(seen, x.HistoryLength(), x.HistorySize())
+		}
+		x.WaitEvent(&begin, "go")
+		look(&begin)
+		x.CallEntity(&call, entity.ID{Name: "counter", Key: "a"}, "get", nil)
+		look(&call)
+		x.WaitEvent(&end, "end")
+		look(&end)
+		return nil, nil
+	}
+	start := func(later time.Duration) *replaytest.Stage {
+		s := replaytest.New(t, "O", code)
+		s.Compare = false // the code runs once
+		s.Start(nil)
+		s.Now = s.Now.Add(later)
+		return s
+	}
+	begin, end := replaytest.Raised("go", ""), replaytest.Raised("end", "")
+	answer := func(later time.Duration) *history.EventRaised {
+		r, err := entity.DecodeRequest(start(later).Episode(begin)[0].(*replay.SendEvent).Input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return replaytest.Raised(r.ID, entity.Response{Result: new("7"), Origin: r.Origin}.Encode())
+	}
+	lost, recorded := answer(0), answer(time.Minute)
+	for name, episodes := range map[string][][]history.Event{
+		"the answer arrives after the call":              {{begin}, {lost}, {end}},
+		"the answer arrives before the call":             {{lost}, {begin}, {end}},
+		"the answer arrives in the episode":              {{lost, begin}, {end}},
+		"both answers arrive":                            {{begin}, {lost}, {recorded}, {end}},
+		"both answers arrive together":                   {{begin}, {lost, recorded}, {end}},
+		"both answers arrive before the call":            {{lost}, {recorded}, {begin}, {end}},
+		"the answer to the recorded attempt comes first": {{begin}, {recorded}, {lost}, {end}},
+		"the answer to the lost attempt comes twice":     {{begin}, {lost}, {lost}, {end}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(time.Minute)
+			seen = nil
+			aliases := 0
+			for _, events := range episodes {
+				past := len(s.History)
+				s.Episode(events...)
+				s.History = slices.Concat(s.History[:past], dispatch.WithAliases(s.History[past:], s.Outcome.Aliases))
+				aliases += len(s.Outcome.Aliases)
+			}
+			live := seen
+			seen = nil
+			x := replay.New(s.Instance, code)
+			defer x.Close()
+			x.Episode(s.History, nil)
+			if !slices.Equal(seen, live) || len(live) != 6 {
+				t.Errorf("a replay has lengths and sizes %v, the execution had %v, with %d copies", seen, live, aliases)
+			}
+		})
 	}
 }
 
