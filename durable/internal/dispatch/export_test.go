@@ -40,6 +40,9 @@ func (d *Dispatcher) InUse() inuse.Counts { return d.inUse() }
 // LogScheduled is logScheduled.
 var LogScheduled = logScheduled
 
+// OpenActions is openActions.
+var OpenActions = openActions
+
 // WithAliases is withAliases.
 var WithAliases = withAliases
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 )
 
 // After a crash, the log shows which instances this process resumed, and only those.
@@ -44,6 +45,19 @@ func TestResume_OfAnInstanceOfAnotherProcessIsLogged(t *testing.T) {
 			t.Errorf("a new instance is logged as resumed:\n%s", log)
 		}
 	})
+}
+
+func TestOpenActions_DoNotIncludeChildrenThatReportNoResult(t *testing.T) {
+	past := []history.Event{
+		&history.SubOrchestrationInstanceCreated{Header: action(0), InstanceID: "a", Tags: map[string]string{history.FireAndForget: ""}},
+		&history.SubOrchestrationInstanceCreated{Header: action(1), InstanceID: "b"},
+		&history.TaskScheduled{Header: action(2)},
+		&history.TaskCompleted{TaskScheduledID: 2},
+		&history.TimerCreated{Header: action(3)},
+	}
+	if n := dispatch.OpenActions(past); n != 2 {
+		t.Errorf("%d open actions, want 2: a child and a timer", n)
+	}
 }
 
 // The calls of a poll leave no events, and each of them wakes the instance.

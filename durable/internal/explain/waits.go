@@ -210,7 +210,9 @@ func incompleteTasks(events []history.Event) map[int]Wait {
 		case *history.TaskScheduled:
 			open[id] = Wait{Kind: Activity, Name: e.Name, Task: id, Since: at}
 		case *history.SubOrchestrationInstanceCreated:
-			open[id] = Wait{Kind: SubOrchestration, Name: e.Name, Task: id, Since: at, Instances: []string{e.InstanceID}}
+			if _, forgotten := e.Tags[history.FireAndForget]; !forgotten {
+				open[id] = Wait{Kind: SubOrchestration, Name: e.Name, Task: id, Since: at, Instances: []string{e.InstanceID}}
+			}
 		case *history.TimerCreated:
 			open[id] = Wait{Kind: Timer, Task: id, Since: at, Due: e.FireAt}
 		case *history.EventSent:

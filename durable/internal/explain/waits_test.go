@@ -114,6 +114,18 @@ func TestWaits_ReportTheLineThatDiffers(t *testing.T) {
 	}
 }
 
+// Without the code, all children without a result are reported, except those that report none.
+func TestWaits_ChildrenThatReportNoResultAreNotReported(t *testing.T) {
+	t.Parallel()
+	child := func(id int, tags map[string]string) *history.SubOrchestrationInstanceCreated {
+		return &history.SubOrchestrationInstanceCreated{Header: history.Header{EventID: id, Timestamp: began}, Name: "C", InstanceID: "c", Tags: tags}
+	}
+	events := past([]history.Event{child(0, map[string]string{history.FireAndForget: ""}), child(1, map[string]string{"a": "b"})})
+	if waits, _ := explain.Waits(nil, events); len(waits) != 1 || waits[0].Task != 1 || waits[0].Kind != explain.SubOrchestration {
+		t.Errorf("the waits are %+v, want only the child of action 1", waits)
+	}
+}
+
 // A suspended instance waits three times for one event, and two have arrived. The two newest waits get them.
 func TestWaits_HeldEventsBelongToTheNewestWaits(t *testing.T) {
 	t.Parallel()

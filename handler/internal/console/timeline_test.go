@@ -117,6 +117,15 @@ func TestSteps_MatchTheHistory(t *testing.T) {
 				`sent "Hi" other #5: 0s-0s done`, `event "Approval"  #9: 3s-3s done`,
 			},
 		},
+		"child that reports no result": {
+			[]history.Event{
+				episode(0), started,
+				&history.SubOrchestrationInstanceCreated{
+					Header: at(1, 0), Name: "Audit", InstanceID: "a-1", Tags: map[string]string{history.FireAndForget: ""},
+				},
+			},
+			[]string{`child "Audit" a-1 #2: 1s-1s done`},
+		},
 		"what was left when it ended": {
 			[]history.Event{
 				episode(0), started, &history.TaskScheduled{Header: at(0, 0), Name: "A"}, &history.ExecutionSuspended{Header: at(1, none)},

@@ -101,7 +101,12 @@ func (b *builder) add(i int, e history.Event) {
 	case *history.TaskScheduled:
 		b.schedule(id, at, step{Kind: b.kindOf(i), Name: e.Name, Position: i})
 	case *history.SubOrchestrationInstanceCreated:
-		b.schedule(id, at, step{Kind: stepChild, Name: e.Name, Instance: e.InstanceID, Position: i})
+		child := step{Kind: stepChild, Name: e.Name, Instance: e.InstanceID, Position: i}
+		if _, forgotten := e.Tags[history.FireAndForget]; forgotten {
+			b.instant(at, child)
+		} else {
+			b.schedule(id, at, child)
+		}
 	case *history.TimerCreated:
 		b.timer(id, at, step{Kind: stepTimer, Due: e.FireAt, Position: i})
 	case *history.TimerFired:
