@@ -102,3 +102,15 @@ func BenchmarkContinueAsNew(b *testing.B) {
 	b.ResetTimer()
 	hub.untilEnd("i")
 }
+
+// BenchmarkBlockedRemove measures a commit's call of remove while 10,000 other instances are held back.
+func BenchmarkBlockedRemove(b *testing.B) {
+	var waiting dispatch.BlockedFunctions
+	for i := range 10_000 {
+		waiting.Add(fmt.Sprint(i), time.Now())
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		waiting.Remove("running")
+	}
+}

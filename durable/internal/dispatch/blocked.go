@@ -19,16 +19,15 @@ const maxBlocked = 10_000
 // BlockedFunctions holds the work that waits for functions that a worker lacks or does not run.
 // The zero value is empty. Its methods are safe for concurrent use.
 type BlockedFunctions struct {
-	mu   sync.Mutex // protects the following
-	work map[blockedWork]blockedTimes
+	mu    sync.Mutex               // protects the following
+	work  map[string][]blockedWork // by instance ID; no slice is empty
+	count int                      // number of records
 }
 
 type blockedWork struct {
 	unknownFunctionError
-	instanceID string
+	since, last time.Time
 }
-
-type blockedTimes struct{ since, last time.Time }
 
 // A BlockedFunction is a function that a worker lacks or does not run, and the instances that
 // wait.
@@ -84,41 +83,51 @@ func (f BlockedFunction) String() string {
 func (w *BlockedFunctions) add(instanceID string, f *unknownFunctionError, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := blockedWork{*f, instanceID}
-	before, known := w.work[key]
-	if !known && len(w.work) >= maxBlocked {
+	for i := range w.work[instanceID] {
+		if known := &w.work[instanceID][i]; known.unknownFunctionError == *f {
+			known.last = now
+			return false
+		}
+	}
+	if w.count >= maxBlocked {
 		w.forget(now)
 	}
-	if !known && len(w.work) >= maxBlocked {
+	if w.count >= maxBlocked {
 		return false
 	}
 	if w.work == nil {
-		w.work = make(map[blockedWork]blockedTimes)
+		w.work = make(map[string][]blockedWork)
 	}
-	if !known {
-		before.since = now
-	}
-	w.work[key] = blockedTimes{before.since, now}
-	return !known
+	w.work[instanceID] = append(w.work[instanceID], blockedWork{*f, now, now})
+	w.count++
+	return true
 }
 
 // remove deletes the records of an instance for functions of one kind.
 func (w *BlockedFunctions) remove(instanceID, kind string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for key := range w.work {
-		if key.instanceID == instanceID && key.kind == kind {
-			delete(w.work, key)
-		}
-	}
+	w.deleteFunc(instanceID, func(r blockedWork) bool { return r.kind == kind })
 }
 
 // forget deletes records of work that has not been redelivered. w.mu is locked.
 func (w *BlockedFunctions) forget(now time.Time) {
-	for key, at := range w.work {
-		if now.Sub(at.last) > forgetBlocked {
-			delete(w.work, key)
-		}
+	for instanceID := range w.work {
+		w.deleteFunc(instanceID, func(r blockedWork) bool { return now.Sub(r.last) > forgetBlocked })
+	}
+}
+
+// deleteFunc deletes the records of an instance for which del returns true. w.mu is locked.
+func (w *BlockedFunctions) deleteFunc(instanceID string, del func(blockedWork) bool) {
+	before := w.work[instanceID]
+	left := slices.DeleteFunc(before, del)
+	w.count -= len(before) - len(left)
+	switch len(left) {
+	case len(before):
+	case 0:
+		delete(w.work, instanceID)
+	default:
+		w.work[instanceID] = left
 	}
 }
 
@@ -128,14 +137,16 @@ func (w *BlockedFunctions) All(now time.Time) []BlockedFunction {
 	defer w.mu.Unlock()
 	w.forget(now)
 	found := make(map[unknownFunctionError]BlockedFunction)
-	for key, at := range w.work {
-		f, ok := found[key.unknownFunctionError]
-		if !ok || at.since.Before(f.Since) {
-			f.Kind, f.Name, f.Version, f.Since = key.kind, key.name, key.version, at.since
-			f.Crashed, f.Differs, f.Stalled, f.Refusal = key.crashed, key.differs, key.stalled, key.refusal
+	for instanceID, records := range w.work {
+		for _, r := range records {
+			f, ok := found[r.unknownFunctionError]
+			if !ok || r.since.Before(f.Since) {
+				f.Kind, f.Name, f.Version, f.Since = r.kind, r.name, r.version, r.since
+				f.Crashed, f.Differs, f.Stalled, f.Refusal = r.crashed, r.differs, r.stalled, r.refusal
+			}
+			f.Instances = append(f.Instances, instanceID)
+			found[r.unknownFunctionError] = f
 		}
-		f.Instances = append(f.Instances, key.instanceID)
-		found[key.unknownFunctionError] = f
 	}
 	var all []BlockedFunction
 	for _, f := range found {

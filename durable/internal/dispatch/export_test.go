@@ -17,6 +17,8 @@ const (
 	MaxStepResultSize     = maxStepResultSize
 	MaxGenerations        = maxGenerations
 	MaxGenerationMessages = maxGenerationMessages
+	MaxBlocked            = maxBlocked
+	ForgetBlocked         = forgetBlocked
 )
 
 // Reconcile calls reconcile and returns the fields of its result.
@@ -39,6 +41,14 @@ func (d *Dispatcher) InUse() inuse.Counts { return d.inUse() }
 
 // LogScheduled is logScheduled.
 var LogScheduled = logScheduled
+
+// Add records that an instance waits for an orchestrator.
+func (w *BlockedFunctions) Add(instanceID string, now time.Time) bool {
+	return w.add(instanceID, &unknownFunctionError{kind: "orchestrator", name: "O"}, now)
+}
+
+// Remove deletes the records of an instance for orchestrators.
+func (w *BlockedFunctions) Remove(instanceID string) { w.remove(instanceID, "orchestrator") }
 
 // OpenActions is openActions.
 var OpenActions = openActions

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -336,6 +337,31 @@ func TestUnknownFunction_OperationsOfAnEntityFailAfterTheTimeout(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A full record of waiting instances has room again for each instance that it removes or forgets.
+func TestBlockedFunctions_HaveALimit(t *testing.T) {
+	var waiting dispatch.BlockedFunctions
+	fill := func(now time.Time) (added int) {
+		for i := range dispatch.MaxBlocked + 5 {
+			if waiting.Add(fmt.Sprint(now.Unix(), i), now) {
+				added++
+			}
+		}
+		return added
+	}
+	if n := fill(noon); n != dispatch.MaxBlocked || fill(noon) != 0 {
+		t.Errorf("%d instances were added, want %d, and none again", n, dispatch.MaxBlocked)
+	}
+	for range 2 { // an instance without a record makes no room
+		waiting.Remove(fmt.Sprint(noon.Unix(), 7))
+	}
+	if later := noon.Add(time.Minute); !waiting.Add("a", later) || waiting.Add("b", later) {
+		t.Error("a removed instance did not make room for one other instance")
+	}
+	if n := fill(noon.Add(dispatch.ForgetBlocked + time.Second)); n != dispatch.MaxBlocked-1 {
+		t.Errorf("%d instances were added after the others were forgotten, want %d", n, dispatch.MaxBlocked-1)
+	}
 }
 
 func TestUnknownFunction_IsLoggedOnceAndListedWhileWorkWaits(t *testing.T) {

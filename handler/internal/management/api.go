@@ -306,10 +306,10 @@ func (m *API) knownOrchestrators() []string {
 }
 
 // waitsFor returns a note about a function that the instance waits for and this app does not run, or
-// "".
-func (m *API) waitsFor(state *durable.InstanceState) string {
-	if held := m.heldBack(state); held != "" {
-		return held
+// "". blocked is the result of blockedBy.
+func (m *API) waitsFor(state *durable.InstanceState, blocked map[string]*durable.BlockedFunction) string {
+	if reason, _ := held(state, blocked); reason != "" {
+		return reason
 	}
 	if state.Status.IsTerminal() || history.IsEntity(state.Instance.InstanceID) || len(m.knownOrchestrators()) == 0 {
 		return ""
@@ -320,25 +320,28 @@ func (m *API) waitsFor(state *durable.InstanceState) string {
 	return ""
 }
 
-// heldBack returns the reason why this app's worker holds an instance or one of its activities back, or
-// "".
-func (m *API) heldBack(state *durable.InstanceState) string {
-	text, _ := m.held(state)
-	return text
-}
-
-// held returns the function that this app's worker does not have or does not run for an instance, and
-// the reason in words. Without such a function the reason is "".
-func (m *API) held(state *durable.InstanceState) (reason string, by durable.BlockedFunction) {
-	if state.Status.IsTerminal() {
-		return "", by
-	}
+// blockedBy returns the first function that each held instance waits for, by instance ID. This app's
+// worker does not have or does not run the function. The result is computed once for all instances of a
+// request, because it includes all held instances.
+func (m *API) blockedBy() map[string]*durable.BlockedFunction {
+	blocked := make(map[string]*durable.BlockedFunction)
 	for _, f := range m.allWaiting() {
-		if slices.Contains(f.Instances, state.Instance.InstanceID) {
-			return heldText(f), f
+		for _, id := range f.Instances {
+			if blocked[id] == nil {
+				blocked[id] = &f
+			}
 		}
 	}
-	return "", by
+	return blocked
+}
+
+// held returns the function in blocked that an instance waits for, and the reason in words. Without such
+// a function the reason is "".
+func held(state *durable.InstanceState, blocked map[string]*durable.BlockedFunction) (reason string, by *durable.BlockedFunction) {
+	if by = blocked[state.Instance.InstanceID]; by == nil || state.Status.IsTerminal() {
+		return "", nil
+	}
+	return heldText(*by), by
 }
 
 // stalled returns the function of an instance that does not yield, or nil.
@@ -458,8 +461,8 @@ func (m *API) Why(ctx context.Context, id durable.InstanceID) (*durable.Diagnosi
 		w.Reasons = slices.DeleteFunc(w.Reasons, func(r durable.Reason) bool {
 			return r.Kind == durable.ReasonReady || r.Kind == durable.ReasonNotStarted
 		})
-		r := durable.Reason{Kind: durable.ReasonHeldBack, TaskID: -1, Name: stalled.Name, Since: stalled.Since, Detail: m.heldBack(w.State), Stack: stalled.Stack}
-		if stalled.Runs {
+		r := durable.Reason{Kind: durable.ReasonHeldBack, TaskID: -1, Name: stalled.Name, Since: stalled.Since, Stack: stalled.Stack}
+		if r.Detail, _ = held(w.State, m.blockedBy()); stalled.Runs {
 			r.Kind, r.Detail = durable.ReasonStalled, notYielding(*stalled)
 		}
 		w.Reasons = append(w.Reasons, r)
@@ -468,8 +471,8 @@ func (m *API) Why(ctx context.Context, id durable.InstanceID) (*durable.Diagnosi
 	if running, works := m.worker.Running(id, w.State.Instance.ExecutionID); works {
 		markRunning(w.Reasons, running)
 	}
-	if reason, by := m.held(w.State); reason != "" {
-		addHeld(w, reason, by)
+	if reason, by := held(w.State, m.blockedBy()); reason != "" {
+		addHeld(w, reason, *by)
 	}
 	return w, nil
 }

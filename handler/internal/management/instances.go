@@ -130,8 +130,8 @@ const (
 type StatusPayload = statusjson.Status[historyEvent]
 
 // statusOf returns the payload of an instance, without history. It omits the input and output unless
-// fetch asks for them, even if the store returned them.
-func (m instanceAPI) statusOf(state *durable.InstanceState, fetch durable.Fetch) StatusPayload {
+// fetch asks for them, even if the store returned them. blocked is the result of [API.blockedBy].
+func (m instanceAPI) statusOf(state *durable.InstanceState, fetch durable.Fetch, blocked map[string]*durable.BlockedFunction) StatusPayload {
 	input, output := state.Input, state.Output
 	if !fetch.Input {
 		input = nil
@@ -150,7 +150,7 @@ func (m instanceAPI) statusOf(state *durable.InstanceState, fetch durable.Fetch)
 		LastUpdatedTime: wholeSeconds(state.LastUpdatedAt),
 		Version:         state.Version,
 		Tags:            state.Tags,
-		WaitsFor:        m.waitsFor(state),
+		WaitsFor:        m.waitsFor(state, blocked),
 	}
 }
 
@@ -190,7 +190,7 @@ func (m instanceAPI) status(id durable.InstanceID) operation {
 				return err
 			}
 		}
-		payload := m.statusOf(state, fetch)
+		payload := m.statusOf(state, fetch, m.blockedBy())
 		payload.RunsHere = m.runsHere(state)
 		if q.Boolean("showHistory", false) && state.Status != history.Pending {
 			events, err := m.instances.History(ctx, id)
@@ -264,9 +264,9 @@ func (m instanceAPI) list(c echo.Context, q web.Query) error {
 	if err != nil {
 		return BadToken(err)
 	}
-	payloads := make([]StatusPayload, len(page.Instances))
+	payloads, blocked := make([]StatusPayload, len(page.Instances)), m.blockedBy()
 	for i, state := range page.Instances {
-		payloads[i] = m.statusOf(state, fetch)
+		payloads[i] = m.statusOf(state, fetch, blocked)
 	}
 	c.Response().Header().Set(HeaderContinuation, page.Continuation)
 	setUnreadable(c, len(page.Unreadable))
