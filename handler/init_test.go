@@ -148,7 +148,7 @@ func useEnvironment(t *testing.T, environ []string) {
 		os.Clearenv()
 		for _, variable := range environ {
 			name, value, _ := strings.Cut(variable, "=")
-			if err := os.Setenv(name, value); err != nil {
+			if err := os.Setenv(name, value); err != nil { //nolint:usetesting // replaces all variables
 				t.Error(err)
 			}
 		}

@@ -47,7 +47,9 @@ func TestInstance_AStartAndATerminationPassLargeMessages(t *testing.T) {
 	}
 	inst := &instance{id: "a"}
 	for _, m := range []*message{
-		large(1), {number: 2, size: 10, route: route{kind: history.TypeExecutionStarted}}, large(3),
+		large(1),
+		{number: 2, size: 10, route: route{kind: history.TypeExecutionStarted}},
+		large(3),
 		{number: 4, size: 10, route: route{kind: history.TypeExecutionTerminated}},
 	} {
 		inst.add(m)

@@ -1,11 +1,12 @@
 package partition
 
 import (
-	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition/partitiontest"
 )
@@ -39,7 +40,7 @@ func TestSession_KeepsAnEventThatNextCannotDeliver(t *testing.T) {
 			}
 			go func() { defer close(stopped); r.stop() }()
 			for r.isServing() {
-				time.Sleep(time.Millisecond)
+				runtime.Gosched()
 			}
 			return nil
 		}
@@ -56,9 +57,7 @@ func TestSession_KeepsAnEventThatNextCannotDeliver(t *testing.T) {
 			r.close()
 			r = openRig(t, r.disk)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if item, err = r.NextOrchestration(ctx); err != nil {
+		if item, err = r.NextOrchestration(patience.Context(t)); err != nil {
 			t.Errorf("drains = %v: the event is lost", drains)
 			continue
 		}
