@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	_ "github.com/durablefunctions-go/durablefunctions/durable/durabletest/oneprocessor"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )

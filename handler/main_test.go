@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/durablefunctions-go/durablefunctions/durable/durabletest/oneprocessor"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
@@ -427,6 +426,7 @@ func TestHubTool_EndsAtTheSecondSignal(t *testing.T) {
 		_ = cmd.Process.Signal(os.Interrupt) // it fails after the end of the process
 		return len(ended) > 0
 	})
+	<-ended
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
 		t.Errorf("the command ended with %v, want the signal", cmd.ProcessState)
 	}

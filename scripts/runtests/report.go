@@ -85,7 +85,7 @@ func explain(w *strings.Builder, res result) {
 	}
 	fmt.Fprintf(w, "Repeat with: %s", res.command())
 	if all := append(slices.Clone(res.tests.failed), res.tests.unfinished...); len(all) > 0 {
-		fmt.Fprintf(w, " -run '%s'", pattern(all[0].name))
+		fmt.Fprintf(w, " -run '%s'", strings.ReplaceAll(pattern(all[0].name), "'", `'\''`))
 	}
 	fmt.Fprintln(w)
 }

@@ -134,7 +134,7 @@ func (d *Deployment) current(ctx context.Context) (string, error) {
 }
 
 // packageIn returns the name of the package that the app runs from, for the template. current is the app's setting, which
-// may be empty. packageIn returns an error if the template cannot produce that value.
+// may be empty. packageIn returns an error if another tool has set it.
 func (d *Deployment) packageIn(current string) (string, error) {
 	if current == "" {
 		return "", nil
@@ -149,7 +149,7 @@ func (d *Deployment) packageIn(current string) (string, error) {
 		value += "?…"
 	}
 	return "", fmt.Errorf("the app %s runs from WEBSITE_RUN_FROM_PACKAGE=%s, which another tool has set. The template would replace it by the URL of a "+
-		"package that does not exist, and the app would stop. Upload the current package to the container packages of the app's storage account and set "+
+		"package that does not exist, and the app would stop. Upload the current package to the container packages of the storage account in the template and set "+
 		"WEBSITE_RUN_FROM_PACKAGE to its URL without a signature, or deploy to an app with another name", d.Name, value)
 }
 

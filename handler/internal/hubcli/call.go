@@ -213,7 +213,7 @@ func (c *call) payload() ([]byte, error) {
 }
 
 // read calls from, which may wait for another process, such as one that writes to a pipe. It returns the error of the
-// context when that ends; from then continues until the process ends.
+// context when the context ends. The call of from continues until the process ends.
 func (c *call) read(from func() ([]byte, error)) ([]byte, error) {
 	type result struct {
 		text []byte

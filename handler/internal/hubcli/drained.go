@@ -92,7 +92,7 @@ func drained(c command) error {
 }
 
 // countMessages counts messages and workers. A hub in a local file reports neither. Workers of
-// older versions on partition logs count no stored messages; the lengths have those that wait.
+// older versions on partition logs report no stored messages. The queue lengths include only messages that wait.
 func countMessages(c command, s *drainState) error {
 	a, err := c.request(http.MethodGet, []string{"scale"}, nil, nil, nil)
 	if a != nil && a.status == http.StatusNotImplemented {

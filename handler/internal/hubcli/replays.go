@@ -262,8 +262,8 @@ func (r *replays) files(path string, look func(name string, text []byte, err err
 		return 0, err
 	}
 	_ = forEachConcurrently(names, func(name string) error {
+		text, err := r.read(func() ([]byte, error) { return os.ReadFile(name) })
 		if r.ctx.Err() == nil {
-			text, err := os.ReadFile(name)
 			look(name, text, err)
 		}
 		return nil

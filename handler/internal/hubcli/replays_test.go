@@ -128,7 +128,7 @@ func TestRecord_FileNamesAreValidAndDifferentOnEverySystem(t *testing.T) {
 		}
 	}
 	// Earlier versions wrote such names.
-	for _, name := range []string{"Order-1.json", "note.txt"} {
+	for _, name := range []string{"Order-9.json", "note.txt"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("[]"), 0o600); err != nil {
 			t.Fatal(err)
 		}

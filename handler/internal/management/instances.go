@@ -190,7 +190,11 @@ func (m instanceAPI) status(id durable.InstanceID) operation {
 				return err
 			}
 		}
-		payload := m.statusOf(state, fetch, m.blockedBy())
+		var blocked map[string]*durable.BlockedFunction
+		if !state.Status.IsTerminal() {
+			blocked = m.blockedBy()
+		}
+		payload := m.statusOf(state, fetch, blocked)
 		payload.RunsHere = m.runsHere(state)
 		if q.Boolean("showHistory", false) && state.Status != history.Pending {
 			events, err := m.instances.History(ctx, id)

@@ -140,7 +140,7 @@ func (v Variables) Lookup(name string) (string, bool) {
 // is the environment on this machine, local has the content of local.settings.json, and app has the settings of the
 // deployed app. The result omits the variables in environ that select the folder, the site, the storage account and the
 // task hub of the app on this machine. It has an empty variable for each other setting in local, so that
-// [ApplyLocalSettings] sets none.
+// [ApplyLocalSettings] sets none, except for the settings of the Azure SDK: the program signs in as on this machine.
 func DeployedEnvironment(environ []string, local [][2]string, app []string) []string {
 	var kept, empty []string
 	for _, variable := range environ {
@@ -149,7 +149,9 @@ func DeployedEnvironment(environ []string, local [][2]string, app []string) []st
 		}
 	}
 	for _, v := range local {
-		empty = append(empty, v[0]+"=")
+		if !strings.HasPrefix(settingKey(v[0]), "azure_") {
+			empty = append(empty, v[0]+"=")
+		}
 	}
 	return slices.Concat(empty, kept, app) // the last of equal names applies
 }
