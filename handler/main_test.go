@@ -420,13 +420,20 @@ func TestHubTool_EndsAtTheSecondSignal(t *testing.T) {
 		}
 		return err == nil
 	})
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // the state has the signal
+	}()
 	patience.Until(t, "the command ends", func() bool {
 		_ = cmd.Process.Signal(os.Interrupt) // it fails after the end of the process
-		return len(ended) > 0
+		select {
+		case <-ended:
+			return true
+		default:
+			return false
+		}
 	})
-	<-ended
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
 		t.Errorf("the command ended with %v, want the signal", cmd.ProcessState)
 	}

@@ -50,8 +50,8 @@ type cut struct {
 const cutAttempts = 10
 
 // ExportRunning is Export for a hub that workers and clients are using. It writes everything that
-// was acknowledged before it started, each message once. Later requests may be included. It changes
-// nothing and delays no worker. It fails with [ErrNoHub] if the hub does not exist. It also fails
+// was acknowledged before it started, each message once. Later requests may be included. It delays
+// no worker. It writes only the end frame of a full mailbox blob that has none. It fails with [ErrNoHub] if the hub does not exist. It also fails
 // if workers delete replaced base files before it has read them.
 func (h *Hub) ExportRunning(ctx context.Context, w provider.HubWriter) error {
 	if _, _, err := h.readInfo(ctx); store.IsNotFound(err) {

@@ -55,7 +55,7 @@ func (h *Hub) heartbeat() *heartbeat {
 	for _, o := range h.owners() {
 		waits := o.Backlog()
 		b.Backlogs[o.handle.number] = backlog{
-			waits.Messages.Length, waits.Messages.Stored + o.outgoing(), waits.Messages.Latency.Milliseconds(), waits.Activities.Length, waits.Activities.Latency.Milliseconds(),
+			waits.Messages.Length, o.Stored() + o.outgoing(), waits.Messages.Latency.Milliseconds(), waits.Activities.Length, waits.Activities.Latency.Milliseconds(),
 		}
 	}
 	return b

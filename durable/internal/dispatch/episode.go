@@ -226,7 +226,7 @@ func (x *execution) episode(functions Functions, past, arrived []history.Event) 
 }
 
 // openingIn returns the events of a checkpoint until the last event of x.opening. They include markers of
-// changes and copies of answers.
+// changes, and copies of answers except of the last event.
 func (x *execution) openingIn(events []history.Event) []history.Event {
 	return events[:1+slices.Index(events, x.opening[len(x.opening)-1])]
 }

@@ -3,6 +3,8 @@ package partition
 import (
 	"log/slog"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // Config configures a [Partition].
@@ -66,4 +68,12 @@ func (c Config) abandonDelay(attempt int) time.Duration {
 		d *= 2
 	}
 	return min(d, c.MaxAbandonDelay)
+}
+
+// Backlog describes the work that is ready for dispatch.
+type Backlog struct {
+	Messages   provider.QueueLoad // to instances that are ready
+	Activities provider.QueueLoad
+	// StartLatency is the waiting time of the oldest ready instance that has not started.
+	StartLatency time.Duration
 }

@@ -407,7 +407,6 @@ func (p *Partition) Backlog() (b Backlog) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	b.Messages.Stored = storedMessages(p.instances)
 	for _, inst := range p.ready.waiting() {
 		b.Messages.Length += len(inst.inbox)
 		b.Messages.Latency = max(b.Messages.Latency, now.Sub(inst.since))

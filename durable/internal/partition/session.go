@@ -129,11 +129,7 @@ func classify(t tables, p *provider.Progress, messages []*message) (classified, 
 // The end of ctx does not cancel replace, because that would pause the instance.
 func (s *session) replace(ctx context.Context, c classified) error {
 	return s.p.writer.Do(context.WithoutCancel(ctx), func(t *txn) error {
-		for _, m := range c.discard {
-			if m.number < c.replace[0].number {
-				t.consume(m)
-			}
-		}
+		t.cancel(s.inst.id, func(m *message) bool { return m.number < c.replace[0].number && !m.isStart() })
 		for _, m := range c.replace {
 			if t.isConsumed(m) {
 				continue // purged meanwhile

@@ -19,6 +19,7 @@ func TestSession_KeepsAnEventThatNextCannotDeliver(t *testing.T) {
 	for _, drains := range []bool{false, true} {
 		var duringRead func() error // called by the next read
 		cfg := rigConfig()
+		cfg.DrainTimeout = time.Hour // the drain ends when the session is released
 		cfg.Readable = func() error {
 			if f := duringRead; f != nil {
 				duringRead = nil

@@ -336,6 +336,13 @@ func (w *work) deliver(m *message) {
 	w.schedule(inst)
 }
 
+// Stored returns the number of messages to the partition's instances, including those in flight or not due.
+func (w *work) Stored() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return storedMessages(w.instances)
+}
+
 // deliverWhenDue delivers a message when it is due. mu is locked.
 func (w *work) deliverWhenDue(m *message) {
 	inst := w.instance(m.target.InstanceID)
@@ -484,12 +491,4 @@ func (w *work) inUse() inuse.Counts {
 		all["callers that wait for an end"] += len(waiters)
 	}
 	return all
-}
-
-// Backlog describes the work that is ready for dispatch.
-type Backlog struct {
-	Messages   provider.QueueLoad // to instances that are ready; Stored includes all other messages, except outgoing ones
-	Activities provider.QueueLoad
-	// StartLatency is the waiting time of the oldest ready instance that has not started.
-	StartLatency time.Duration
 }

@@ -108,8 +108,9 @@ func text(err error) (s string) {
 		if v := recover(); v != nil {
 			s = fmt.Sprintf("an error of type %T, whose Error method panicked: %v", err, v)
 		}
+		s = strings.ToValidUTF8(s, "\uFFFD") // as a store keeps it
 	}()
-	return strings.ToValidUTF8(err.Error(), "\uFFFD") // as a store keeps it
+	return err.Error()
 }
 
 // untyped is the type name of errors without a type of their own.

@@ -12,8 +12,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// Each mail comes from another process. The senders append one end frame to a full blob in all, also
-// if the blob has room for one more only. They send past a blob that is full of end frames.
+// Each mail comes from another process. All senders together append one end frame to a full blob. If the blob is
+// full of end frames, they send to the next blob.
 func TestSender_AppendsNoEndFrameToAnEndedBlob(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the blob is full of end frames: %v", full), func(t *testing.T) {

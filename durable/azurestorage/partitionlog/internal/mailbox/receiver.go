@@ -124,7 +124,7 @@ func (r *Receiver) Next(ctx context.Context, moment int64) (b Batch, err error) 
 			asked = false
 			continue
 		case asked && int64(r.at.Offset) == r.last.size:
-			switch isNewest, err := r.isNewest(ctx); {
+			switch isNewest, err := r.endIfReplaced(ctx); {
 			case err != nil:
 				return b, b.unlessRead(err)
 			case isNewest:
@@ -148,9 +148,9 @@ func (r *Receiver) Next(ctx context.Context, moment int64) (b Batch, err error) 
 	}
 }
 
-// isNewest reports whether the current blob has no successor. Otherwise it closes the blob and appends
-// an end frame. isNewest lists the blobs only when the receiver first reaches the end of the blob.
-func (r *Receiver) isNewest(ctx context.Context) (bool, error) {
+// endIfReplaced reports whether the current blob is the newest. Otherwise it closes the blob and appends
+// an end frame. endIfReplaced lists the blobs only when the receiver first reaches the end of the blob.
+func (r *Receiver) endIfReplaced(ctx context.Context) (bool, error) {
 	if r.newest == r.at.Blob {
 		return true, nil
 	}
