@@ -62,11 +62,20 @@ func launchHost(t *testing.T, built func() (string, error), root string, env []s
 	if err := os.Symlink(binary(t, built), filepath.Join(root, "bin", "app")); err != nil {
 		t.Fatal(err)
 	}
-	port := processtest.ReservePort(t)
-	p := run(t, root, environment(env...), "func", append([]string{"start", "--port", strconv.Itoa(port)}, args...)...)
+	port, handlerPort := processtest.ReservePort(t), processtest.ReservePort(t)
+	p := run(t, root, environment(append(env, portOfTheHandler(handlerPort))...), "func", append([]string{"start", "--port", strconv.Itoa(port)}, args...)...)
 	a := &app{p, fmt.Sprintf("http://localhost:%d", port), root}
 	p.awaitLog(`: \[[A-Z,]+\] http://localhost|functions: .*http://localhost`, 90*time.Second)
+	eventually(t, 30*time.Second, "the handler at its reserved port", func() bool {
+		return strings.Contains(p.log(), fmt.Sprintf("http://127.0.0.1:%d", handlerPort))
+	})
 	return a
+}
+
+// portOfTheHandler returns the setting of host.json that makes the host give its handler a reserved port. By default
+// the host gives it a free port, which another process can take before the handler listens.
+func portOfTheHandler(reserved int) string {
+	return fmt.Sprintf("AzureFunctionsJobHost__customHandler__port=%d", reserved)
 }
 
 // handler returns the process ID of the app below the host.

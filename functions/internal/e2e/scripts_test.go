@@ -73,6 +73,7 @@ func testStart(t *testing.T, path, wantLog, storage string) {
 	env := environment(
 		"PATH="+path,
 		fmt.Sprintf("PORT=%d", port),
+		portOfTheHandler(processtest.ReservePort(t)),
 		storage,
 		"AzureFunctionsJobHost__extensions__durableTask__hubName="+newHub(),
 	)
