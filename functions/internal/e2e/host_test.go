@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -67,7 +68,12 @@ func launchHost(t *testing.T, built func() (string, error), root string, env []s
 	a := &app{p, fmt.Sprintf("http://localhost:%d", port), root}
 	p.awaitLog(`: \[[A-Z,]+\] http://localhost|functions: .*http://localhost`, 90*time.Second)
 	eventually(t, 30*time.Second, "the handler at its reserved port", func() bool {
-		return strings.Contains(p.log(), fmt.Sprintf("http://127.0.0.1:%d", handlerPort))
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", handlerPort))
+		if err != nil {
+			return false
+		}
+		conn.Close()
+		return true
 	})
 	return a
 }
