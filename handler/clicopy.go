@@ -59,8 +59,7 @@ func (c hubCopy) copyWhenFree(ctx context.Context, r hubcli.CopyRequest) (totals
 		if c.adoptSourceCount(err, r) {
 			continue
 		}
-		busy := errors.Is(err, provider.ErrHubBusy) || taskhub.IsHeld(err)
-		if !busy {
+		if !isBusy(err) {
 			return totals, time.Since(began), err
 		}
 		if time.Now().After(deadline) {
@@ -127,10 +126,29 @@ func (c hubCopy) once(ctx context.Context, r hubcli.CopyRequest) (totals provide
 			r.Progress(fmt.Sprintf("copied %v …", t))
 		}
 	})
-	if errors.Is(err, provider.ErrHubNotEmpty) {
-		err = fmt.Errorf("%w: copy to a hub of another name, or delete it first with `hub delete`", err)
-	}
+	err = c.withAdvice(err, totals, r.To)
 	return totals, errors.Join(err, to.finish(err == nil))
+}
+
+// errIncomplete is the error of a copy that failed after it had written to a hub in a storage account.
+var errIncomplete = errors.New("the copy is incomplete: delete it with `hub delete`, or copy to a hub of another name")
+
+// withAdvice adds advice to the error of a copy. totals counts the items that were written to the target.
+func (c hubCopy) withAdvice(err error, totals provider.Totals, to string) error {
+	kind, _, _ := c.place(to) // validated by checkDistinct
+	switch {
+	case errors.Is(err, provider.ErrHubNotEmpty):
+		return fmt.Errorf("%w: copy to a hub of another name, or delete it first with `hub delete`", err)
+	case err != nil && kind != Embedded && totals != (provider.Totals{}):
+		return fmt.Errorf("%w; %w", err, errIncomplete)
+	}
+	return err
+}
+
+// isBusy reports whether a copy with this error can be retried when no worker uses the hubs. A worker
+// that starts during the copy makes it fail, too; then the target is not empty, unless it is a file.
+func isBusy(err error) bool {
+	return (errors.Is(err, provider.ErrHubBusy) || taskhub.IsHeld(err)) && !errors.Is(err, errIncomplete)
 }
 
 // runningHub is a hub in partition logs that workers use during the copy.

@@ -110,6 +110,38 @@ func TestHubCopy_UsesThePartitionCountOfItsSource(t *testing.T) {
 	}
 }
 
+// If a worker starts during a copy to a storage account, a retry would only find that the target is not
+// empty. An incomplete file is deleted, so that its copy can be retried.
+func TestHubCopy_IsRetriedUnlessAnIncompleteHubRemains(t *testing.T) {
+	t.Parallel()
+	busy := fmt.Errorf("read the source: %w", provider.ErrHubBusy)
+	some := provider.Totals{Instances: 1}
+	for _, tt := range []struct {
+		name, to string
+		err      error
+		copied   provider.Totals
+		retry    bool
+		advice   string
+	}{
+		{"before the copy", "azurestorage", busy, provider.Totals{}, true, ""},
+		{"during the copy", "azurestorage", busy, some, false, "hub delete"},
+		{"during the copy to logs", "partitionlog", busy, some, false, "hub delete"},
+		{"during the copy to a file", "embedded:copy.db", busy, some, true, ""},
+		{"another error", "azurestorage", errors.New("no"), some, false, "hub delete"},
+		{"another error before the copy", "azurestorage", errors.New("no"), provider.Totals{}, false, ""},
+		{"a target with data", "azurestorage", provider.ErrHubNotEmpty, provider.Totals{}, false, "another name"},
+	} {
+		c := hubCopy{Config{}.WithDefaults()}
+		err := c.withAdvice(tt.err, tt.copied, tt.to)
+		if !errors.Is(err, tt.err) || isBusy(err) != tt.retry || !strings.Contains(err.Error(), tt.advice) {
+			t.Errorf("%s: %q, retried %v; want %v, retried %v, with the advice %q", tt.name, err, isBusy(err), tt.err, tt.retry, tt.advice)
+		}
+	}
+	if err := (hubCopy{}).withAdvice(nil, some, "azurestorage"); err != nil {
+		t.Errorf("the error of a complete copy is %v", err)
+	}
+}
+
 func TestHubCopy_StopsWhileItCountsTheTarget(t *testing.T) {
 	t.Parallel()
 	cfg := embeddedHub(t)

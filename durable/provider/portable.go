@@ -20,8 +20,8 @@ type Portable interface {
 	// Import calls fill with a writer to the hub. Everything that fill has written is durable
 	// when Import returns. Import may add messages that only this provider needs, such as timers
 	// of ended instances. Import fails with [ErrHubNotEmpty] if the hub is not empty, and with
-	// [ErrHubBusy] if a worker is running. After any other error the hub is incomplete and must
-	// be deleted.
+	// [ErrHubBusy] if a worker is running. After any other error, and after an error of fill, the
+	// hub is incomplete and must be deleted.
 	Import(ctx context.Context, fill func(w HubWriter) error) error
 
 	// Totals counts the contents of the hub. No worker may be running.
@@ -71,7 +71,8 @@ var ErrHubBusy = errors.New("the task hub is in use by a worker")
 var ErrHubNotEmpty = errors.New("the task hub is not empty")
 
 // CopyHub copies the contents of one hub to another, which must be empty, and compares the
-// totals. It calls progress, which may be nil, with the totals so far.
+// totals. It calls progress, which may be nil, with the totals so far. If it returns an error
+// and totals that are not zero, the target is incomplete and must be deleted.
 func CopyHub(ctx context.Context, from, to Portable, o ExportOptions, progress func(Totals)) (Totals, error) {
 	var copied Totals
 	err := to.Import(ctx, func(w HubWriter) error {

@@ -3,7 +3,6 @@ package leases
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -450,25 +449,5 @@ func simulatePartitions(t *testing.T, seed uint64) {
 	// after other workers have left.
 	if total != len(table) || most-least > 1 && alive > 1 && most > len(table)/alive+1 {
 		t.Errorf("seed %d: %d partitions, %d read, from %d to %d by each of %d workers", seed, len(table), total, least, most, alive)
-	}
-}
-
-func TestClockAhead_IsTheMinimumByTheDateHeader(t *testing.T) {
-	for _, c := range []struct {
-		date string
-		want time.Duration
-	}{
-		{"Fri, 20 Nov 2026 18:35:00 GMT", 0},
-		{"Fri, 20 Nov 2026 18:35:41 GMT", 41 * time.Second},
-		{"Fri, 20 Nov 2026 18:34:00 GMT", -time.Minute},
-		{"", 0},
-		{"yesterday", 0},
-	} {
-		if got := clockAhead(&http.Response{Header: http.Header{"Date": {c.date}}}, passTime); got != c.want {
-			t.Errorf("clockAhead of a response with the date %q = %v, want %v", c.date, got, c.want)
-		}
-	}
-	if got := clockAhead(nil, passTime); got != 0 {
-		t.Errorf("clockAhead without a response = %v, want 0", got)
 	}
 }

@@ -147,11 +147,11 @@ const passPace = "look at the partitions"
 func isDrain(s partitionStep) bool { return s.kind == stepDrain }
 
 func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan, error) {
-	rows, ahead, err := t.worker.readRows(ctx)
+	rows, sent, err := t.worker.readRows(ctx)
 	if err != nil {
 		return partitionPlan{}, err
 	}
-	t.ahead = ahead
+	t.ahead = sent.Sub(t.worker.Clock.Now().Wall)
 	plan := planPartitions(t.state(rows))
 	if len(plan.drain) > 0 {
 		for _, queue := range plan.drain {

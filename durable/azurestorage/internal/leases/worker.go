@@ -158,12 +158,11 @@ func (w *Worker) Owners(ctx context.Context) (map[string]string, error) {
 	return owners, err
 }
 
-// OwnedRows returns the rows of the partitions table whose leases have not expired by the service's clock.
+// OwnedRows returns the rows of the partitions table whose leases were valid when the service sent them.
 func (w *Worker) OwnedRows(ctx context.Context) ([]wire.PartitionRow, error) {
-	rows, ahead, err := w.readRows(ctx)
-	now := w.Clock.Now().Wall.Add(ahead)
+	rows, sent, err := w.readRows(ctx)
 	return slices.DeleteFunc(rows, func(row wire.PartitionRow) bool {
-		return row.CurrentOwner == "" || !row.ExpiresAt.After(now)
+		return row.CurrentOwner == "" || !row.ExpiresAt.After(sent)
 	}), err
 }
 
@@ -197,28 +196,26 @@ func ReadRows(ctx context.Context, t *store.Table) (rows []wire.PartitionRow, er
 	return rows, err
 }
 
-// readRows is [ReadRows] for the worker's table. ahead is the minimum difference between the service's
-// clock and the local wall clock.
-func (w *Worker) readRows(ctx context.Context) (rows []wire.PartitionRow, ahead time.Duration, err error) {
+// readRows is [ReadRows] for the worker's table. sent is the result of sentAt for the last response.
+func (w *Worker) readRows(ctx context.Context) (rows []wire.PartitionRow, sent time.Time, err error) {
 	var answer *http.Response
 	rows, err = ReadRows(policy.WithCaptureResponse(ctx, &answer), w.Table)
-	return rows, clockAhead(answer, w.Clock.Now().Wall), err
+	return rows, sentAt(answer, w.Clock.Now().Wall), err
 }
 
 // dateGrain is the resolution of the Date header. A response may have been created this much later
 // than its Date.
 const dateGrain = time.Second
 
-// clockAhead returns the minimum difference between the clock of a response's sender and the local
-// clock. It may be negative. The real difference is larger by up to dateGrain plus the latency of the
-// response. The result is 0 without a Date header.
-func clockAhead(answer *http.Response, now time.Time) time.Duration {
+// sentAt returns the Date of a response, or now if it has no valid Date. It adds no local time to the
+// Date. Otherwise, an expired lease could be valid again in the next response of the same second.
+func sentAt(answer *http.Response, now time.Time) time.Time {
 	if answer == nil {
-		return 0
+		return now
 	}
 	date, err := http.ParseTime(answer.Header.Get("Date"))
 	if err != nil {
-		return 0
+		return now
 	}
-	return date.Sub(now)
+	return date
 }
