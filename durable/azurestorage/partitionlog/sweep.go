@@ -53,8 +53,8 @@ const idleClientsInterval = time.Hour
 // mail in the mailbox, because that mail may repeat requests of these clients. If it cannot, it removes
 // nothing until the next interval.
 func (o *owner) removeIdleClients() {
-	for {
-		if o.drainSince(o.over, o.handle.hub.moment()) == nil {
+	for since := o.opened; ; since = o.handle.hub.moment() {
+		if o.drainSince(o.over, since) == nil {
 			o.RemoveIdleClients()
 		}
 		if !pause.For(o.over, idleClientsInterval) {
