@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
@@ -43,6 +44,29 @@ func (h *Hub) Sweep(ctx context.Context, left string, lost bool) (before, after 
 		after, err = h.blobs.List(ctx, s.prefix+"base-")
 	}
 	return before, after, err
+}
+
+// PollsForIdleClients reports whether the removal of idle clients polls the mailbox again if it starts after
+// the first poll.
+func (h *Hub) PollsForIdleClients(ctx context.Context) (bool, error) {
+	if err := h.ensure(ctx); err != nil {
+		return false, err
+	}
+	o, err := h.partitions[0].acquire(ctx)
+	if err == nil {
+		err = o.drainSince(ctx, o.opened)
+	}
+	if err != nil {
+		return false, err
+	}
+	o.mu.Lock()
+	next := o.currentPoll
+	o.mu.Unlock()
+	o.spawn(o.removeIdleClients)
+	synctest.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return next.begun, nil
 }
 
 // Flush writes a partition of this process to its base the given number of times, each time with

@@ -201,3 +201,17 @@ func TestOwner_ForgetsClientsAfterItHasReceivedTheirMail(t *testing.T) {
 		}
 	})
 }
+
+// At the opening, the scheduler decides whether the first poll or the removal of idle clients runs first. The
+// requests must be the same in both orders; otherwise a seed of a simulation does not repeat.
+func TestOwner_RemovesIdleClientsAfterItsFirstPoll(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		h, _ := s.openWith("w", partitionlog.Config{PartitionCount: 1})
+		if polls, err := h.PollsForIdleClients(s.Context()); polls || err != nil {
+			s.Errorf("polls again: %v, %v; want one poll", polls, err)
+		}
+		if err := h.Close(); err != nil {
+			s.Error(err)
+		}
+	})
+}

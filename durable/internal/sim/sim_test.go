@@ -234,7 +234,8 @@ func TestSim_ARandomSeedDeterminesAllRequests(t *testing.T) {
 }
 
 // Two runs of these seeds differed before direct requests took turns (72) and the oracle's reads had a seeded
-// source of random numbers (36). Seed 1 differed before a partition's first poll served the start of dispatching.
+// source of random numbers (36). Seed 1 differed before a partition's first poll served the start of dispatching
+// and the removal of idle clients.
 func TestSim_SeedsThatDifferedOnLogsRepeat(t *testing.T) {
 	testshare.SkipInShortRaceRuns(t)
 	testshare.SkipOtherShares(t)
