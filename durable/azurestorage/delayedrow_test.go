@@ -107,6 +107,19 @@ func TestDelayedRow_IsWrittenOnceIfTheExecutionEndsSooner(t *testing.T) {
 	})
 }
 
+// A worker may load an instance before the delayed write, and dispatch it after the write. The next
+// checkpoint then uses the row that was written.
+func TestDelayedRow_IsKnownToASessionThatWasLoadedEarlier(t *testing.T) {
+	justBegun(t, nil, func(t *testing.T, h *TaskHub, merges func() int, _ func()) {
+		completeActivity(t, h, `"a"`)
+		time.Sleep(2 * rowDelay)
+		commitEnd(t, mustNext(t, h), 1, `"out"`)
+		if row, n := rowOf(t, h), merges(); row.Status != history.Completed || n != 2 {
+			t.Errorf("the row is %+v after %d requests to write it; want Completed after 2", row, n)
+		}
+	})
+}
+
 // The delay counts from the first checkpoint, even if others follow.
 func TestDelayedRow_IsNotDelayedFurtherByCheckpoints(t *testing.T) {
 	justBegun(t, nil, func(t *testing.T, h *TaskHub, merges func() int, _ func()) {

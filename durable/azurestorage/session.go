@@ -36,8 +36,14 @@ var (
 	_ provider.Holder  = (*session)(nil)
 )
 
+// newSession returns the session of a locked instance. A background write of the row may have ended after
+// the instance was loaded.
 func newSession(c *committer, l *inbound.Lock) *session {
-	return &session{committer: c, Lock: l, pending: c.late.of(l.InstanceID), ordinal: len(l.Loaded.Events)}
+	s := &session{committer: c, Lock: l, pending: c.late.of(l.InstanceID), ordinal: len(l.Loaded.Events)}
+	if s.pending == nil {
+		c.instances.UseLaterRow(l.Loaded, l.InstanceID)
+	}
+	return s
 }
 
 func (s *session) instance() history.OrchestrationInstance {

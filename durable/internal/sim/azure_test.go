@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -26,6 +27,8 @@ type azure struct {
 	watch   blobWatch
 	// quiet means that no faults are injected.
 	quiet bool
+	// askAfter is the time for which a worker waits before it asks for the next instance, like a busy process.
+	askAfter time.Duration
 	// inside holds the worker processes through which clients send requests. It is nil unless plan.Inside is
 	// set.
 	inside *insiders
@@ -44,6 +47,9 @@ func newAzure(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.
 		TaskHub: "Sim", PartitionCount: p.Partitions, MaxConcurrentActivities: 6, MaxQueuePollingInterval: 15 * time.Second, Logger: logger,
 		Tracking: p.Audit,
 	}}
+	if quiet {
+		a.askAfter = time.Duration(rand.New(rand.NewPCG(p.Seed, 0xA5C)).Int64N(int64(2 * time.Second)))
+	}
 	if p.Inside {
 		a.inside = &insiders{seed: p.Seed}
 	}
@@ -210,6 +216,7 @@ type azureProcess struct {
 	*azurestorage.TaskHub
 	*azsim.Worker
 	activities *atomic.Int64 // number of dispatched activities
+	askAfter   time.Duration
 }
 
 // Freeze stops the process for d. Its machine may sleep meanwhile, or its wall clock may be set.
@@ -220,6 +227,7 @@ func (p azureProcess) Freeze(d time.Duration) {
 
 // NextOrchestration returns sessions that never commit at the same instant.
 func (p azureProcess) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
+	pause.For(ctx, p.askAfter)
 	item, err := p.TaskHub.NextOrchestration(ctx)
 	if err == nil {
 		item.Session = sessionInTurn{item.Session, item.Session.(provider.Settler), item.Instance.InstanceID}
@@ -270,7 +278,7 @@ func (a *azure) Worker(name string, skew time.Duration) (sim.Process, error) {
 	w := a.account.Worker(name)
 	w.Skew(skew)
 	hub, err := a.open(w)
-	p := azureProcess{hub, w, new(atomic.Int64)}
+	p := azureProcess{hub, w, new(atomic.Int64), a.askAfter}
 	if err == nil && a.inside != nil {
 		a.inside.add(p)
 	}

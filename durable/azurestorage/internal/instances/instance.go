@@ -19,6 +19,8 @@ func (l *Instance) mayHaveOtherExecution(wanted string) bool {
 type Instance struct {
 	History
 	Row *wire.InstanceRow // nil if the instance has no row
+	// cachedRow is the row that was in the cache when the instance was loaded, or nil.
+	cachedRow *wire.InstanceRow
 	// rowOf is the execution ID in the last known row. After a failed write the row itself is unknown.
 	rowOf string
 	// Unverified means that the history was not read from storage.

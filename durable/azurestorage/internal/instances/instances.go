@@ -84,11 +84,21 @@ func (s *Store) Cached(instanceID, executionID string) *Instance {
 	if !ok || executionID != "" && executionID != stored.ExecutionID {
 		return nil
 	}
-	loaded := &Instance{History: stored, Row: s.CachedRows.Get(instanceID), Unverified: true}
+	row := s.CachedRows.Get(instanceID)
+	loaded := &Instance{History: stored, Row: row, cachedRow: row, Unverified: true}
 	if loaded.Row == nil || !loaded.isRunning() {
 		return nil
 	}
 	return loaded
+}
+
+// UseLaterRow replaces the row of a loaded instance if this process has written the row of the same
+// execution since then. The next update would otherwise start from an outdated row.
+func (s *Store) UseLaterRow(l *Instance, instanceID string) {
+	row := s.CachedRows.Get(instanceID)
+	if row != nil && row != l.cachedRow && row.State.Instance.ExecutionID == l.ExecutionID {
+		l.Row = row
+	}
 }
 
 // Evict removes an instance from the caches.
@@ -106,8 +116,9 @@ func (s *Store) EvictAll(matches func(instanceID string) bool) {
 // Load reads the stored state of an instance. executionID is the wanted execution, empty for the
 // current one. The row of a running execution may come from the cache.
 func (s *Store) Load(ctx context.Context, instanceID, executionID string) (*Instance, error) {
-	loaded := &Instance{Row: s.CachedRows.Get(instanceID)}
-	remembered := loaded.Row != nil
+	row := s.CachedRows.Get(instanceID)
+	loaded := &Instance{Row: row, cachedRow: row}
+	remembered := row != nil
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		loaded.History, err = s.Histories.Load(groupCtx, instanceID, executionID)
