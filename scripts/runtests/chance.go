@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// chanceFile lists the tests that once failed by chance. A line has the folder of the package, the test, and
-// perhaps a flag, for example if the short command omits the test.
+// chanceFile lists the tests that once failed by chance. A line has the folder of the package, the test or one
+// of its subtests, and perhaps a flag, for example if the short command omits the test.
 var chanceFile = filepath.Join("scripts", "runtests", "chance.tsv")
 
 // suspect is a line of chanceFile.
 type suspect struct {
-	dir, test string
+	dir, test string // test is a full name such as TestX/area/a_case
 	flags     []string
 }
 
@@ -52,11 +52,11 @@ func repetitions(parts []part, suspects []suspect, n int) (all []part, err error
 			return nil, fmt.Errorf("%s: the package %s has no tests", chanceFile, s.dir)
 		}
 		name := s.dir + " " + s.test
-		flags := append([]string{"-test.run=^" + s.test + "$", "-test.timeout=0", "-test.failfast"}, s.flags...)
+		flags := append([]string{"-test.run=" + pattern(s.test), "-test.timeout=0", "-test.failfast"}, s.flags...)
 		one := parts[i].named(name+" in one process", append(flags, "-test.count="+strconv.Itoa(n))...)
-		one.processes = 1
+		one.repeated, one.processes = s.test, 1
 		many := parts[i].named(fmt.Sprintf("%s in %d processes", name, n), flags...)
-		many.processes = n
+		many.repeated, many.processes = s.test, n
 		all = append(all, one, many)
 	}
 	return all, nil

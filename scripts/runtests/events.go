@@ -12,6 +12,7 @@ import (
 // tests is the result of a test binary.
 type tests struct {
 	ran, passed int
+	passes      map[string]bool    // names of the passed tests
 	failed      []test             // in the order in which they failed
 	unfinished  []test             // tests that were running when the process ended; the last active one first
 	skipped     map[string]int     // number of tests by reason
@@ -41,7 +42,7 @@ var (
 // collect reads the events of a test binary until the end of the stream. It calls progress when a test starts
 // or ends.
 func collect(stream io.Reader, progress func()) *tests {
-	t := &tests{skipped: map[string]int{}, elapsed: map[string]float64{}}
+	t := &tests{passes: map[string]bool{}, skipped: map[string]int{}, elapsed: map[string]float64{}}
 	open := map[string]*test{}
 	decoder := json.NewDecoder(stream)
 	for n := 0; ; n++ {
@@ -71,6 +72,7 @@ func collect(stream io.Reader, progress func()) *tests {
 			t.ran++
 		case e.Action == "pass":
 			t.passed++
+			t.passes[e.Test] = true
 			if !strings.Contains(e.Test, "/") {
 				t.elapsed[e.Test] = e.Elapsed
 			}

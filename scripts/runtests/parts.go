@@ -23,7 +23,8 @@ type part struct {
 	env    []string
 	repeat string // command that repeats the part, without its environment and flags
 
-	processes int // number of processes that repeat one test, one after another; 0 for a part that runs a package
+	repeated  string // test that the part repeats; empty for a part that runs a package
+	processes int    // number of processes that repeat it, one after another
 }
 
 const (

@@ -33,8 +33,8 @@ func runPart(ctx context.Context, r *run, p part) result {
 	} else {
 		for i := range max(1, p.processes) {
 			found, cpu, err := runTests(ctx, r, p, r.times.limit(p))
-			if err == nil && p.processes > 0 && found.passed == 0 {
-				err = fmt.Errorf("the test was skipped: %v", slices.Collect(maps.Keys(found.skipped)))
+			if err == nil && p.repeated != "" && !found.passes[p.repeated] {
+				err = fmt.Errorf("the test was skipped or does not exist: %v", slices.Collect(maps.Keys(found.skipped)))
 			}
 			if i > 0 && found != nil {
 				found.passed += res.tests.passed

@@ -19,6 +19,8 @@ const (
 	shownLines     = 300 // maximum number of further lines of each failed test
 	shownTests     = 20  // maximum number of failed tests of a part that are printed with their output
 	goroutineLines = 400 // maximum number of further lines that belong to no test
+	messageLines   = 10  // lines at the start of a long output that are printed again at its end
+	messageWidth   = 300 // maximum number of characters of such a line
 )
 
 // report returns a text that explains the failures and how to repeat them. It ends with one line about the
@@ -72,9 +74,10 @@ func explain(w *strings.Builder, res result) {
 		return
 	}
 	fmt.Fprint(w, strings.Join(ends(packageOutput(res.tests.output), goroutineLines), ""))
-	for i, t := range append(slices.Clone(res.tests.failed), res.tests.unfinished...) {
+	all := append(slices.Clone(res.tests.failed), res.tests.unfinished...)
+	for i, t := range all {
 		if i == shownTests {
-			fmt.Fprintf(w, "... and %d more tests\n", len(res.tests.failed)+len(res.tests.unfinished)-i)
+			fmt.Fprintf(w, "... and %d more tests\n", len(all)-i)
 			break
 		}
 		state := "failed"
@@ -83,11 +86,30 @@ func explain(w *strings.Builder, res result) {
 		}
 		fmt.Fprintf(w, "---- %s %s %s\n%s", res.dir, t.name, state, strings.Join(ends(packageOutput(t.lines), shownLines), ""))
 	}
+	if len(all) > 0 {
+		repeatMessage(w, all[0])
+	}
 	fmt.Fprintf(w, "Repeat with: %s", res.command())
-	if all := append(slices.Clone(res.tests.failed), res.tests.unfinished...); len(all) > 0 {
+	if len(all) > 0 {
 		fmt.Fprintf(w, " -run '%s'", strings.ReplaceAll(pattern(all[0].name), "'", `'\''`))
 	}
 	fmt.Fprintln(w)
+}
+
+// repeatMessage prints the first lines of a failed test again if many lines follow them. The message of a failure
+// comes first, and then the logs. Someone who sees only the end of the report then sees the message.
+func repeatMessage(w *strings.Builder, t test) {
+	lines := packageOutput(t.lines)
+	if len(lines) <= 2*messageLines {
+		return
+	}
+	fmt.Fprintf(w, "---- %s failed with:\n", t.name)
+	for _, line := range lines[:messageLines] {
+		if runes := []rune(line); len(runes) > messageWidth {
+			line = string(runes[:messageWidth]) + "...\n"
+		}
+		w.WriteString(line)
+	}
 }
 
 // pattern returns the -run pattern that matches one test.

@@ -53,6 +53,9 @@ func TestReport_ExplainsEachFailureAndSaysHowToRepeatIt(t *testing.T) {
 			t.Errorf("the report does not contain %q:\n%s", want, text)
 		}
 	}
+	if _, again, _ := strings.Cut(text, "TestFails/case_one failed with:\n"); !strings.Contains(again, "got 1; want 2") {
+		t.Errorf("the report does not repeat the message after the log:\n%s", text)
+	}
 	if strings.Contains(text, anotherPart) {
 		t.Errorf("the report counts a test of another part as left out:\n%s", text)
 	}
@@ -123,8 +126,18 @@ func TestRepetitions_CountAndFailLikeTheirTest(t *testing.T) {
 		}
 	}
 	for _, res := range run("TestSkipsInShortMode") {
-		if res.err == nil || !strings.Contains(res.err.Error(), "the test was skipped: [left to scripts/test --full]") {
+		if res.err == nil || !strings.Contains(res.err.Error(), "the test was skipped or does not exist: [left to scripts/test --full]") {
 			t.Errorf("%s returned the error %v; want one with the reason of the skip", res.name, res.err)
+		}
+	}
+	for _, res := range run("TestFails/case_two") {
+		if res.err != nil || res.tests.passed != 6 { // the subtest and its test
+			t.Errorf("%s: %d passed, error %v; want 6", res.name, res.tests.passed, res.err)
+		}
+	}
+	for _, res := range run("TestPasses/no_such_case") {
+		if res.err == nil || !strings.Contains(res.err.Error(), "does not exist") {
+			t.Errorf("%s returned the error %v; want one, because only the parent of the test ran", res.name, res.err)
 		}
 	}
 	for _, res := range run("TestFails") {
@@ -151,7 +164,8 @@ func TestSuspects_NameExistingTests(t *testing.T) {
 		}
 		hasTest := func(file string) bool {
 			content, err := os.ReadFile(file)
-			return err == nil && strings.Contains(string(content), "func "+s.test+"(")
+			name, _, _ := strings.Cut(s.test, "/")
+			return err == nil && strings.Contains(string(content), "func "+name+"(")
 		}
 		if !slices.ContainsFunc(files, hasTest) {
 			t.Errorf("%s has no test %s", s.dir, s.test)

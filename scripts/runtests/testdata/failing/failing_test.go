@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime/debug"
+	"strings"
 	"testing"
 	"time"
 )
@@ -12,7 +13,10 @@ import (
 func TestPasses(t *testing.T) { t.Log("a line of a test that passes") }
 
 func TestFails(t *testing.T) {
-	t.Run("case one", func(t *testing.T) { t.Error("got 1; want 2") })
+	t.Run("case one", func(t *testing.T) {
+		t.Error("got 1; want 2")
+		t.Log(strings.Repeat("a line of the log\n", 30))
+	})
 	t.Run("case two", func(t *testing.T) {})
 }
 
