@@ -272,7 +272,7 @@ func simulatorParts(ctx context.Context, r *run) []part {
 	t.env = append(t.env, oneCPU...)
 	planted := []string{"-test.run=TestPlanted_EachBugIsFound"}
 	if r.full {
-		planted = append(planted, "-sim.planted=10/20") // the nightly job plants all bugs
+		planted = append(planted, "-sim.planted=10/40") // the nightly job plants all bugs
 	} else {
 		planted = append(planted, "-sim.planted=fixed", "-sim.changed="+strings.Join(changedFiles(ctx), ","))
 	}

@@ -34,6 +34,7 @@ var shared struct {
 	once       sync.Once
 	connection string
 	pipe       *os.File // its end makes the script clean up
+	dir        string   // folder of the log and the data
 	err        error
 }
 
@@ -78,7 +79,8 @@ func Required(what string) bool {
 
 // supervise is a script that runs Azurite until Azurite ends or standard input ends. $1 is a folder
 // for the log and the data, which the script removes at the end. The remaining arguments are the
-// command. The script ignores interrupts: only the end of the test process stops it.
+// command. The script ignores signals and has its own process group: only the end of the test
+// process stops it.
 const supervise = `
 trap '' INT HUP TERM
 dir=$1; shift
@@ -106,6 +108,7 @@ func start() (connection string, pipe *os.File, err error) {
 	if err != nil {
 		return "", nil, err
 	}
+	shared.dir = dir
 	// Queue messages and blobs are files in dir. The in-memory mode is not used, because its
 	// garbage collection stops responses for seconds.
 	cmd := exec.Command(sh, "-c", supervise, "azuritetest", dir, executable,
@@ -119,6 +122,7 @@ func start() (connection string, pipe *os.File, err error) {
 		return "", nil, err
 	}
 	cmd.Stdin = stdin
+	inOwnGroup(cmd)
 	if err := cmd.Start(); err != nil {
 		return "", nil, err
 	}

@@ -1,14 +1,10 @@
 package azuritetest
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 )
 
 func TestConnectionString_IsEmptyUntilAllServicesListen(t *testing.T) {
@@ -76,38 +72,4 @@ func TestInstall_IsAtomic(t *testing.T) {
 	if err != nil || len(left) != 1 { // the lock file
 		t.Errorf("left in the folder: %v, %v; want only the lock file", left, err)
 	}
-}
-
-// The test runs itself in a child process that starts Azurite and is killed.
-func TestStart_StopsAzuriteWhenTheTestProcessIsKilled(t *testing.T) {
-	if os.Getenv("AZURITETEST_CHILD") != "" {
-		fmt.Println(Start(t))
-		select {}
-	}
-	Start(t) // skips the test if Azurite is not available
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), "AZURITETEST_CHILD=1")
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]byte, 4096)
-	n, err := stdout.Read(buf)
-	if err != nil || !strings.Contains(string(buf[:n]), "TableEndpoint") {
-		t.Fatalf("the child wrote %q, %v", buf[:n], err)
-	}
-	endpoint := between(string(buf[:n]), "TableEndpoint=http://", "/")
-	if !answers(endpoint) {
-		t.Fatalf("no process listens on %s", endpoint)
-	}
-
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // the error is the kill signal
-
-	patience.Until(t, "Azurite stops listening on "+endpoint, func() bool { return !answers(endpoint) })
 }

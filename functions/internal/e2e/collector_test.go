@@ -19,9 +19,9 @@ import (
 // build takes minutes and needs the module proxy.
 var collector = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(binaries, "collector")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s", "-o", path, ".")
+	cmd := exec.Command("go", "build", "-ldflags=-s", "-o", path, ".")
 	cmd.Dir = filepath.Join("testdata", "collector")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the collector: %w\n%s", err, out)
 	}
@@ -45,7 +45,6 @@ func startCollector(t *testing.T, receiver string) string {
 	config := fmt.Sprintf(`receivers: {otlp: {protocols: {http: {endpoint: %q}}}}
 exporters: {otlp_http: {endpoint: %q, compression: none}}
 service:
-  telemetry: {metrics: {level: none}}
   pipelines: {traces: %s, metrics: %[3]s, logs: %[3]s}
 `, address, receiver, pipeline)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {

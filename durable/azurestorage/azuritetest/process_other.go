@@ -2,7 +2,13 @@
 
 package azuritetest
 
-import "errors"
+import (
+	"errors"
+	"os/exec"
+)
+
+// inOwnGroup does nothing, because this system has no process groups.
+func inOwnGroup(cmd *exec.Cmd) {}
 
 // lock always fails, because this system has no file locks. Install Azurite manually.
 func lock(path string) (unlock func(), err error) {

@@ -4,8 +4,13 @@ package azuritetest
 
 import (
 	"os"
+	"os/exec"
 	"syscall"
 )
+
+// inOwnGroup makes the process the leader of a new process group. Signals to the group of the test process do not
+// reach it.
+func inOwnGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // lock locks path and waits until no other process holds the lock. The kernel releases the lock of
 // a process that dies.
