@@ -36,8 +36,9 @@ const (
 )
 
 // slowUnderRace matches the tests of package simulated that run only without the race detector. With it
-// they take half of the package's time, and they run the same code as its other tests.
-const slowUnderRace = "^Test(Congestion|Overload|RejectedStart|Takeover_ByDotnet)"
+// they take half of the package's time. They run the same code as its other tests and those of package
+// conformance.
+const slowUnderRace = "^Test(Congestion|Overload|RejectedStart|Takeover_ByDotnet|TaskHub_FulfillsTheProviderContract)"
 
 // The layers, in the order of the last line of the output.
 const (
@@ -197,7 +198,7 @@ func fullOnly(r *run) []part {
 
 // testBuild builds the test binaries of packages.
 func testBuild(r *run, name string, race bool, packages ...string) part {
-	args := []string{"go", "test", "-c", "-vet=off", "-o", filepath.Join(r.out, name) + string(filepath.Separator)}
+	args := []string{"go", "test", "-c", "-vet=off", "-ldflags=-s", "-o", filepath.Join(r.out, name) + string(filepath.Separator)}
 	if race {
 		args = append(args, "-race")
 	}

@@ -25,6 +25,7 @@ type bench struct {
 	halt    context.CancelFunc // ends the context of Run
 	stopped chan error         // receives the result of Run
 	halted  time.Time          // the time at which haltInFlight ended the context, zero after Run has returned
+	late    bool               // whether the last Run returned after the drain timeout, although haltInFlight ended its context
 }
 
 // start calls Run.
@@ -53,7 +54,7 @@ func (b *bench) awaitStop() {
 	case <-time.After(b.hub.Patience + b.hub.DrainTimeout):
 		b.Fatal("Run does not return although its context has ended")
 	}
-	b.halt, b.halted = nil, time.Time{}
+	b.late, b.halt, b.halted = b.isLate(), nil, time.Time{}
 }
 
 // haltInFlight ends Run's context while work is in flight.
@@ -88,6 +89,7 @@ func (b *bench) noActivity(why string) {
 	ctx, cancel := context.WithTimeout(b.Context(), b.hub.Quiet)
 	defer cancel()
 	if a, err := b.p.NextActivity(ctx); err == nil {
+		b.skipIfLate()
 		b.Fatalf("activity %s (event %d of %q) was dispatched: %s", a.Task.Name, a.Task.EventID, a.Instance.InstanceID, why)
 	}
 }
@@ -102,12 +104,17 @@ func (b *bench) must(what string, err error) {
 }
 
 // skipIfLate skips a test whose work was still in flight at the drain timeout, which happens on a slow machine:
-// Run may have revoked the work.
+// Run may have revoked the work, and work that it could not settle is dispatched again.
 func (b *bench) skipIfLate() {
 	b.Helper()
-	if b.hub.IsRealTime && !b.halted.IsZero() && time.Since(b.halted) >= b.hub.DrainTimeout {
+	if b.late || b.isLate() {
 		b.Skip("the machine was slower than the drain timeout")
 	}
+}
+
+// isLate reports whether the drain timeout after haltInFlight is over, and Run has not returned.
+func (b *bench) isLate() bool {
+	return b.hub.IsRealTime && !b.halted.IsZero() && time.Since(b.halted) >= b.hub.DrainTimeout
 }
 
 // equal reports an error if got differs from want.

@@ -126,6 +126,7 @@ func (w *world) next(id string) *episode {
 	w.Helper()
 	e := w.tryNext(id)
 	if e == nil {
+		w.skipIfLate()
 		w.Fatalf("instance %q was not dispatched within %v", id, w.hub.Patience)
 	}
 	return e
