@@ -249,8 +249,9 @@ func TestPartitions_AreSharedByTheRunningWorkers(t *testing.T) {
 		f.join("three", nil)
 		f.join("four", nil)
 		f.awaitShares(60*time.Second, "one", "two", "three", "four")
+		f.join("five", nil) // it steals no partition
 		before := f.elapsed()
-		time.Sleep(15 * time.Second) // the distribution is stable now
+		time.Sleep(60 * time.Second) // the distribution is stable now
 		readers := map[string]string{}
 		for _, l := range f.receives(before) {
 			if other, ok := readers[l.queue]; ok && other != l.worker {
@@ -258,6 +259,7 @@ func TestPartitions_AreSharedByTheRunningWorkers(t *testing.T) {
 			}
 			readers[l.queue] = l.worker
 		}
+		f.leave("five")
 		f.leave("four")
 		f.awaitShares(15*time.Second, "one", "two", "three")
 		f.kill("two")
