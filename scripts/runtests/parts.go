@@ -36,8 +36,8 @@ const (
 )
 
 // slowUnderRace matches the tests of package simulated that run only without the race detector. With it
-// they take half of the package's time. They run the same code as its other tests and those of package
-// conformance.
+// they take half of the package's time. The package's other tests and package conformance run the same
+// code with it.
 const slowUnderRace = "^Test(Congestion|Overload|RejectedStart|Takeover_ByDotnet|TaskHub_FulfillsTheProviderContract)"
 
 // The layers, in the order of the last line of the output.
