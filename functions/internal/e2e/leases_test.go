@@ -277,7 +277,7 @@ func (f *fleet) stints() map[string][]stint {
 	for _, a := range slices.Concat(f.alive, f.gone) {
 		pid := a.cmd.Process.Pid
 		end, killed := f.ends[pid]
-		if m := stoppedLine.FindStringSubmatch(a.log()); m != nil { // it releases no partitions if the drain timeout is over
+		if m := stoppedLine.FindStringSubmatch(a.log()); m != nil { // it logs no released partition if the drain timeout is over
 			end = f.time(m[1])
 		} else if !killed {
 			end = time.Now()
