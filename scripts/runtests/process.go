@@ -24,6 +24,7 @@ func runPart(ctx context.Context, r *run, p part) result {
 	if p.build != nil {
 		var shown bytes.Buffer
 		cmd := exec.CommandContext(ctx, p.build[0], p.build[1:]...)
+		cmd.Env = append(os.Environ(), p.env...)
 		cmd.Stdout, cmd.Stderr = &shown, &shown
 		res.err = cmd.Run()
 		res.shown = shown.String()

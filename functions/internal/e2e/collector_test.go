@@ -16,12 +16,12 @@ import (
 )
 
 // collector is the OpenTelemetry Collector in testdata. The go command keeps its packages in the build cache; the first
-// build takes minutes and needs the module proxy.
+// build takes minutes and needs the module proxy. It has the flags of scripts/build, to share compiled packages with the app.
 var collector = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(binaries, "collector")
-	cmd := exec.Command("go", "build", "-ldflags=-s", "-o", path, ".")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s", "-o", path, ".")
 	cmd.Dir = filepath.Join("testdata", "collector")
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the collector: %w\n%s", err, out)
 	}

@@ -32,7 +32,7 @@ type newcomer struct {
 func (n newcomer) do(t *testing.T, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	cmd.Dir, cmd.Env = n.root, append(environment(), "GOFLAGS=-mod=mod -modcacherw", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
+	cmd.Dir, cmd.Env = n.root, append(environment(), "GOPROXY=off", "GOSUMDB=off", "GOWORK=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
@@ -41,23 +41,19 @@ func (n newcomer) do(t *testing.T, name string, args ...string) {
 // durableModule is the module path of this checkout.
 const durableModule = "github.com/durablefunctions-go/durablefunctions"
 
-// newNewcomer writes and builds a new app with the checkout as its library.
+// newNewcomer writes and builds a new app with the checkout as its library. In a workspace the checkout's packages are
+// those that the tests have compiled, also with -trimpath.
 func newNewcomer(t *testing.T) newcomer {
 	t.Helper()
-	n := newcomer{filepath.Join(t.TempDir(), "shop"), filepath.Join(t.TempDir(), "app")}
+	workspace := t.TempDir()
+	n := newcomer{filepath.Join(workspace, "shop"), filepath.Join(t.TempDir(), "app")}
 	checkout, err := filepath.Abs(checkout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	newcomer{root: t.TempDir()}.do(t, binary(t, sampleApp), "-init", "--replace", checkout, n.root)
 	n.do(t, "go", append([]string{"mod", "edit"}, requirements(t)...)...)
-	sums, err := os.ReadFile(filepath.Join(checkout, "go.sum"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(n.root, "go.sum"), sums, 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	n.do(t, "go", "work", "init", ".", checkout)
 	n.do(t, "go", append(compile("build"), "-o", n.program, ".")...)
 	return n
 }
