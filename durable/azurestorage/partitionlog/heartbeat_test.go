@@ -16,3 +16,18 @@ func TestASCII_ReplacesWhatAnHTTPHeaderCannotContain(t *testing.T) {
 		}
 	}
 }
+
+// While a release runs, the scheduler decides when the partition's owner ends. The worker's next request must not depend
+// on it; otherwise a seed of a simulation does not repeat.
+func TestRoster_IgnoresAReleaseUntilItHasEnded(t *testing.T) {
+	h := &Hub{partitions: []*partitionHandle{{number: 0}, {number: 1}}} // without owners
+	r := roster{listener: listener{hub: h}, hasReported: true, reported: []int{1}}
+	h.partitions[1].leaving.Store(true)
+	if r.isOutdated() {
+		t.Error("the heartbeat is outdated while the release runs")
+	}
+	h.partitions[1].leaving.Store(false)
+	if !r.isOutdated() {
+		t.Error("the heartbeat is not outdated after the release")
+	}
+}

@@ -19,10 +19,10 @@ func (l *releaser) release(s *partitionHandle) {
 		return
 	}
 	l.tasks.Go(func() {
-		defer s.leaving.Store(false)
 		if err := s.close(); err != nil {
 			l.hub.log.Warn("cannot release a partition; its lease will expire", "partition", s.number, "error", err)
 		}
+		s.leaving.Store(false) // before the worker resumes
 		select {
 		case l.over <- struct{}{}:
 		default:

@@ -107,9 +107,12 @@ func (r *roster) write(ctx context.Context, beat *heartbeat, news bool) error {
 	return err
 }
 
-// isOutdated reports whether this worker's partitions have changed since its last heartbeat.
+// isOutdated reports whether this worker's partitions have changed since its last heartbeat. A partition whose release
+// is running counts as unchanged. Otherwise the scheduler would decide whether the result includes the release.
 func (r *roster) isOutdated() bool {
-	return r.hasReported && !slices.EqualFunc(r.reported, r.hub.owners(), func(n int, o *owner) bool { return n == o.handle.number })
+	return r.hasReported && slices.ContainsFunc(r.hub.partitions, func(s *partitionHandle) bool {
+		return !s.leaving.Load() && slices.Contains(r.reported, s.number) != (s.owner() != nil)
+	})
 }
 
 // leave deletes this worker's heartbeat blob.
