@@ -28,17 +28,20 @@ type part struct {
 }
 
 const (
-	module    = "github.com/durablefunctions-go/durablefunctions"
-	simulator = "durable/internal/sim"
-	endToEnd  = "functions/internal/e2e"
-	soak      = "functions/internal/soak"
-	simulated = "durable/azurestorage/simulated"
+	module        = "github.com/durablefunctions-go/durablefunctions"
+	simulator     = "durable/internal/sim"
+	endToEnd      = "functions/internal/e2e"
+	soak          = "functions/internal/soak"
+	simulated     = "durable/azurestorage/simulated"
+	partitionLogs = "durable/azurestorage/partitionlog"
 )
 
-// slowUnderRace matches the tests of package simulated that run only without the race detector. With it
-// they take half of the package's time. The package's other tests and package conformance run the same
-// code with it.
-const slowUnderRace = "^Test(Congestion|Overload|RejectedStart|Takeover_ByDotnet|TaskHub_FulfillsTheProviderContract)"
+// slowUnderRace matches tests that a full run omits with the race detector, because they take a large part of their
+// package's time with it. The package's other tests run the same code with it.
+var slowUnderRace = map[string]string{
+	simulated:     "^Test(Congestion|Overload|RejectedStart|Takeover_ByDotnet|TaskHub_FulfillsTheProviderContract)", // package conformance runs the contract
+	partitionLogs: "^Test(Owner_WritesTheBaseAlthoughEachOwnerWritesLittle|Instances_ListsAllButTheRangeOfADamagedBlock)",
+}
 
 // The layers, in the order of the last line of the output.
 const (
@@ -99,7 +102,7 @@ var plainPackages = map[string]bool{
 // plainInShort are packages without the race detector in the short command. They start goroutines
 // but have many cases, which take four times as long with it; in a full run they have it.
 var plainInShort = map[string]bool{
-	"durable/azurestorage/partitionlog":   true,
+	partitionLogs:                         true,
 	"durable/internal/formats":            true,
 	"durable/internal/metering/incidents": true,
 	simulated:                             true,
@@ -108,10 +111,10 @@ var plainInShort = map[string]bool{
 // twice are packages that a full run also tests without the race detector. With the race detector, some of
 // their tests run only a sample of their cases (durable/internal/testshare).
 var twice = map[string]bool{
-	"durable":                           true,
-	"durable/azurestorage/handover":     true,
-	simulated:                           true,
-	"durable/azurestorage/partitionlog": true,
+	"durable":                       true,
+	"durable/azurestorage/handover": true,
+	simulated:                       true,
+	partitionLogs:                   true,
 	"durable/azurestorage/partitionlog/internal/bloblog": true,
 	"durable/azurestorage/partitionlog/internal/mailbox": true,
 	"durable/azurestorage/partitionlog/internal/runs":    true,
@@ -190,8 +193,8 @@ func partsOf(ctx context.Context, r *run) ([]part, error) {
 			t = t.named("seeds with the race detector", "-test.run=AppsEnd")
 			t.env = append(t.env, oneCPU...)
 		}
-		if p == simulated {
-			t.flags = append(t.flags, "-test.skip="+slowUnderRace)
+		if slow := slowUnderRace[p]; slow != "" {
+			t.flags = append(t.flags, "-test.skip="+slow)
 		}
 		if plainInShort[p] && twice[p] {
 			t.flags = append(t.flags, "-test.short") // the other cases run without the race detector
@@ -269,7 +272,7 @@ func (p part) command() string {
 // layerOf returns the layer that the tests of a package belong to.
 func layerOf(p string) string {
 	switch p {
-	case "durable/azurestorage/conformance", "durable/azurestorage/partitionlog", "durable/embedded":
+	case "durable/azurestorage/conformance", partitionLogs, "durable/embedded":
 		return conformance
 	case simulator, simulated:
 		return simulations
@@ -299,7 +302,7 @@ func simulatorParts(ctx context.Context, r *run) []part {
 	t.env = append(t.env, oneCPU...)
 	planted := []string{"-test.run=TestPlanted_EachBugIsFound"}
 	if r.full {
-		planted = append(planted, "-sim.planted=10/40") // the nightly job plants all bugs
+		planted = append(planted, "-sim.planted=10/80") // the nightly job plants all bugs
 	} else {
 		planted = append(planted, "-sim.planted=fixed", "-sim.changed="+strings.Join(changedFiles(ctx), ","))
 	}

@@ -7,14 +7,11 @@ import "testing"
 // usual returns the number of simulations unless a flag overrides it. The race detector makes simulations ten
 // times slower, and a second run of the same kind seldom shows it more than the first.
 func usual() amounts {
-	a := amounts{
-		runs: 2, logRuns: 2, largeRuns: 1,
+	return amounts{
+		runs: 1, logRuns: 1, largeRuns: 1,
 		crashEvery: 80, largeEvery: 400, cutEvery: 40,
 		repetitions: 2, repeatedSeeds: 1,
 		foundAtMost: 1, bankTransfers: 100, whyStates: 40,
+		oneHub: testing.Short(),
 	}
-	if testing.Short() {
-		a.runs, a.logRuns, a.oneHub = 1, 1, true
-	}
-	return a
 }
