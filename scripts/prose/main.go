@@ -108,6 +108,7 @@ func run(table bool) error {
 // check returns the alerts of Vale by file.
 func check(files []string) (map[string][]alert, error) {
 	cmd := exec.Command("go", append([]string{"run", vale, "--output=JSON", "--no-exit"}, files...)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1") // the parsers of Vale are in C
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
