@@ -65,7 +65,6 @@ var plainPackages = map[string]bool{
 	simulator: true, // covered by the part "seeds with the race detector"
 	"durable/azurestorage/internal/disposition":        true,
 	"durable/azurestorage/internal/hubcopy":            true,
-	"durable/azurestorage/internal/outbound":           true,
 	"durable/azurestorage/internal/tracking":           true,
 	"durable/azurestorage/internal/wire":               true,
 	"durable/azurestorage/partitionlog/internal/chain": true,

@@ -28,14 +28,16 @@ type newcomer struct {
 	root, program string
 }
 
-// do runs a command in the app's folder. The go command downloads nothing.
-func (n newcomer) do(t *testing.T, name string, args ...string) {
+// do runs a command in the app's folder and returns its output. The go command downloads nothing.
+func (n newcomer) do(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Env = n.root, append(environment(), "GOPROXY=off", "GOSUMDB=off", "GOWORK=")
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
+	return string(out)
 }
 
 // durableModule is the module path of this checkout.
@@ -53,6 +55,9 @@ func newNewcomer(t *testing.T) newcomer {
 	}
 	newcomer{root: t.TempDir()}.do(t, binary(t, sampleApp), "-init", "--replace", checkout, n.root)
 	n.do(t, "go", append([]string{"mod", "edit"}, requirements(t)...)...)
+	if dir := strings.TrimSpace(n.do(t, "go", "list", "-m", "-f", "{{.Dir}}", durableModule)); dir != checkout {
+		t.Errorf("the library of the app is in %s, want %s", dir, checkout)
+	}
 	n.do(t, "go", "work", "init", ".", checkout)
 	n.do(t, "go", append(compile("build"), "-o", n.program, ".")...)
 	return n
