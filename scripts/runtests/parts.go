@@ -37,10 +37,10 @@ const (
 )
 
 // slowUnderRace matches tests that a full run omits with the race detector, because they take a large part of their
-// package's time with it. The package's other tests run the same code with it.
+// package's time with it. The package's other tests run the same code with it, and the nightly job runs all.
 var slowUnderRace = map[string]string{
-	simulated:     "^Test(Congestion|Overload|RejectedStart|Takeover_ByDotnet|TaskHub_FulfillsTheProviderContract)", // package conformance runs the contract
-	partitionLogs: "^Test(Owner_WritesTheBaseAlthoughEachOwnerWritesLittle|Instances_ListsAllButTheRangeOfADamagedBlock)",
+	simulated:     "^Test(Congestion|HeldBack_VerbsAct|JumpStart_NoStart|Overload|RejectedStart|Takeover|TaskHub_FulfillsTheProviderContract)", // package conformance runs the contract
+	partitionLogs: "^Test(ExportRunning_Contains|Owner_WritesTheBaseAlthoughEachOwnerWritesLittle|Instances_ListsAllButTheRangeOfADamagedBlock)",
 }
 
 // The layers, in the order of the last line of the output.
@@ -56,9 +56,6 @@ var layers = []string{unit, conformance, simulations, bugs, app}
 
 // oneCPU is the environment of simulations. A seed repeats exactly only with one processor.
 var oneCPU = []string{"GOMAXPROCS=1", "GOGC=400"}
-
-// withCgo is the environment of builds with the race detector, which needs cgo. scripts/test turns cgo off.
-const withCgo = "CGO_ENABLED=1"
 
 // plainPackages start no goroutines, so the race detector is not needed for them.
 var plainPackages = map[string]bool{
@@ -153,11 +150,8 @@ func partsOf(ctx context.Context, r *run) ([]part, error) {
 	for _, p := range packages {
 		switch {
 		case p == endToEnd:
-			t := testPart(r, p, "end to end", r.race)
-			if r.race && r.full {
-				t.env = append(t.env, withCgo) // the tests build apps with the race detector
-			}
-			parts = append(parts, testBuild(r, "end to end", r.race, p), t)
+			// With the race detector they cost three times as much CPU. The nightly job runs them with it.
+			parts = append(parts, testBuild(r, "end to end", false, p), testPart(r, p, "end to end", false))
 		case plainPackages[p] || plainInShort[p] && !r.full || !r.race:
 			plain = append(plain, p)
 		default:
@@ -228,7 +222,7 @@ func testBuild(r *run, name string, race bool, packages ...string) part {
 	args := []string{"go", "test", "-c", "-vet=off", "-ldflags=-s", "-o", filepath.Join(r.out, name) + string(filepath.Separator)}
 	var env []string
 	if race {
-		args, env = append(args, "-race"), []string{withCgo}
+		args, env = append(args, "-race"), []string{"CGO_ENABLED=1"} // scripts/test turns cgo off
 	}
 	for _, p := range packages {
 		args = append(args, "./"+p)
@@ -264,7 +258,7 @@ func (p part) command() string {
 			all = append(all, f)
 		}
 	}
-	env := slices.DeleteFunc(slices.Clone(p.env), func(e string) bool { return strings.HasPrefix(e, "GORACE=") || e == withCgo })
+	env := slices.DeleteFunc(slices.Clone(p.env), func(e string) bool { return strings.HasPrefix(e, "GORACE=") })
 	return strings.Join(append(env, all...), " ")
 }
 

@@ -53,6 +53,12 @@ func newNewcomer(t *testing.T) newcomer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A build in a workspace reads the go.mod files of all modules in the graph. Other builds do not, so the cache may lack some.
+	download := exec.CommandContext(t.Context(), "go", "mod", "download")
+	download.Dir = checkout
+	if out, err := download.CombinedOutput(); err != nil {
+		t.Fatalf("go mod download: %v\n%s", err, out)
+	}
 	newcomer{root: t.TempDir()}.do(t, binary(t, sampleApp), "-init", "--replace", checkout, n.root)
 	n.do(t, "go", append([]string{"mod", "edit"}, requirements(t)...)...)
 	if dir := strings.TrimSpace(n.do(t, "go", "list", "-m", "-f", "{{.Dir}}", durableModule)); dir != checkout {

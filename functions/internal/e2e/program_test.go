@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 }
 
 // The programs under test. They are built once, with the race detector if the tests have it; a detected race
-// fails the test that caused it. With -short they have no race detector.
+// fails the test that caused it.
 var (
 	sampleApp = sync.OnceValues(func() (string, error) { return build("sample", "../..") })
 	e2eApp    = sync.OnceValues(func() (string, error) { return build("e2eapp", "../e2eapp") })
@@ -61,10 +61,9 @@ func build(name, pkg string) (string, error) {
 	return path, nil
 }
 
-// compile returns the arguments of a go command that compiles with the race detector if the tests have it. In the
-// short run, the race detector runs in other packages only.
+// compile returns the arguments of a go command that compiles with the race detector if the tests have it.
 func compile(verb string) []string {
-	if raceEnabled && !testing.Short() {
+	if raceEnabled {
 		return []string{verb, "-race"}
 	}
 	return []string{verb}
