@@ -157,9 +157,10 @@ func (m *machine) kill() {
 }
 
 // post sends a request, and repeats it while the app is not ready. If crashing is true, the process may end without
-// an answer.
+// an answer. A start that gets status 503 can succeed nevertheless; the repeated start then gets 409.
 func (m *machine) post(path string, crashing bool) {
 	m.Helper()
+	uncertain := false
 	patience.Until(m.T, "POST "+path, func() bool {
 		r, err := http.NewRequestWithContext(m.Context(), http.MethodPost, m.base+managed+path, nil)
 		if err != nil {
@@ -173,10 +174,14 @@ func (m *machine) post(path string, crashing bool) {
 			m.Fatal(err)
 		}
 		_ = answer.Body.Close()
-		if answer.StatusCode >= 300 && answer.StatusCode != http.StatusServiceUnavailable {
-			m.Fatalf("POST %s: %d", path, answer.StatusCode)
+		switch code := answer.StatusCode; {
+		case code < 300, code == http.StatusConflict && uncertain:
+			return true
+		case code != http.StatusServiceUnavailable:
+			m.Fatalf("POST %s: %d", path, code)
 		}
-		return answer.StatusCode < 300
+		uncertain = true
+		return false
 	})
 }
 
