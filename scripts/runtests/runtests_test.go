@@ -62,6 +62,10 @@ func TestReport_ExplainsEachFailureAndSaysHowToRepeatIt(t *testing.T) {
 	if strings.Contains(text, "a line of a test that passes") {
 		t.Errorf("the report contains the output of a test that passed:\n%s", text)
 	}
+	r.full = true
+	if text := summary(r, []result{res}); strings.Contains(text, leftToFull) {
+		t.Errorf("the summary of a full run counts tests as left to it:\n%s", text)
+	}
 }
 
 func TestReport_ShowsTheGoroutinesOfATestThatDoesNotEnd(t *testing.T) {
