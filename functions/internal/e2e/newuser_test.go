@@ -222,7 +222,7 @@ func (u *newUser) run(step workflowStep) {
 		}
 		return
 	}
-	// TestInit_TheNewAppPassesItsTestsAndRunsItsFirstOrchestration has the race detector.
+	// The nightly job runs TestInit_TheNewAppPassesItsTestsAndRunsItsFirstOrchestration with the race detector.
 	command := strings.Replace(values.Replace(step.Run), "go test -race", "go test", 1)
 	if strings.Contains(command, "${{") {
 		u.Errorf("the test has no value for %s", command)
